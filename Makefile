@@ -1,0 +1,41 @@
+# Two commands do everything on a machine with Python 3.11+, make and a package index:
+#   make demo   fit three models on the GMM data, print the paper's rows beside ours, draw the figure
+#   make test   lint, types, import rules and all tests
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: setup demo test lint bench reproduce clean
+
+setup: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bacoun needs Python 3.11 or newer; got " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/python examples/gmm_demo.py
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Two workers, one thread each: small torch models are fastest that way, and no test times anything.
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
+
+bench: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/requirements.txt
+	$(BIN)/python -m benchmarks
+
+reproduce: setup
+	$(BIN)/python benchmarks/gmm_study.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

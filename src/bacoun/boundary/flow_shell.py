@@ -1,0 +1,220 @@
+"""FlowShell: a shell in the latent space of one flow, or one per class, mapped to the data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator
+from torch import Generator, Tensor
+
+from bacoun.boundary.flow import Flow
+from bacoun.boundary.shell import check_radii, chi_radius, sample_shell
+from bacoun.randomness import as_generator, draw_seed
+from bacoun.training import OnEpoch
+
+_FEWEST_TO_LEARN_FROM = 20
+_MOST_ROUNDS = 50
+
+
+class FlowShell(BaseEstimator):
+    """Edge points: a latent shell around 99 % of the data, pushed through a normalizing flow.
+
+    Parameters
+    ----------
+    radii : (inner, outer), optional
+        Literal latent radii, as in the paper. None takes for each flow the larger of the chi
+        quantile `mass` and the same quantile of its own latent norms.
+    mass : float
+        Share of the data inside the shell when `radii` is None.
+    factors : sequence of float
+        One shell for each factor of the inner radius; the outer is 1.03 times the inner.
+    per_class : bool
+        One flow for each class, or one for all points.
+    drop_overlap : bool
+        Keep an edge point only if it lies outside the shell of every other class.
+    blocks, hidden, batch_norm, jitter
+        The flow; see `bacoun.boundary.flow.Flow`.
+    epochs, batch_size, learning_rate, l2, patience
+        Its training; see `bacoun.training.train`.
+    n_jobs : int, optional
+        Processes that fit flows side by side.
+    """
+
+    def __init__(
+        self,
+        *,
+        radii: tuple[float, float] | None = None,
+        mass: float = 0.99,
+        factors: Sequence[float] = (1.0,),
+        per_class: bool = True,
+        drop_overlap: bool = True,
+        blocks: int = 5,
+        hidden: int = 64,
+        batch_norm: bool = False,
+        jitter: float = 0.02,
+        epochs: int = 200,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        l2: float = 1.0,
+        patience: int | None = 20,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.radii = radii
+        self.mass = mass
+        self.factors = factors
+        self.per_class = per_class
+        self.drop_overlap = drop_overlap
+        self.blocks = blocks
+        self.hidden = hidden
+        self.batch_norm = batch_norm
+        self.jitter = jitter
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.l2 = l2
+        self.patience = patience
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        points: Tensor,
+        labels: Tensor,
+        *,
+        generator: Generator | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
+        """Fit the flows to points (N, D) with labels (N,)."""
+        if self.radii is not None:
+            check_radii(self.radii)
+        if not 0 < self.mass < 1:
+            raise ValueError(f"mass must lie between 0 and 1; got {self.mass}. Try 0.99.")
+        if len(self.factors) == 0 or min(self.factors) <= 0:
+            raise ValueError(
+                f"factors must be positive numbers, at least one; got {self.factors}. Try (1.0,)."
+            )
+        generator = as_generator(generator)
+        clouds = [points]
+        if self.per_class:
+            clouds = [points[labels == label] for label in labels.unique()]
+        within = _spread_within(clouds)
+        seeds = [draw_seed(generator) for _ in clouds]
+        n_clouds = len(clouds)
+
+        def progress(index: int) -> OnEpoch | None:
+            if on_epoch is None or self.n_jobs not in (None, 1):
+                return None
+            return lambda done, planned: on_epoch(index * planned + done, n_clouds * planned)
+
+        jobs = (
+            delayed(self._fit_flow)(cloud, within, seed, progress(index))
+            for index, (cloud, seed) in enumerate(zip(clouds, seeds, strict=True))
+        )
+        self.flows_: list[Flow] = Parallel(n_jobs=self.n_jobs)(jobs)
+        sizes = torch.tensor([len(cloud) for cloud in clouds], dtype=torch.float64)
+        self.log_weights_ = (sizes / sizes.sum()).log().to(points)
+        self.inner_radii_ = [
+            self._inner_radius(flow, cloud) for flow, cloud in zip(self.flows_, clouds, strict=True)
+        ]
+        return self
+
+    def _fit_flow(self, cloud: Tensor, within: Tensor, seed: int, on_epoch: OnEpoch | None) -> Flow:
+        few = len(cloud) < _FEWEST_TO_LEARN_FROM  # too few for a flow: a Gaussian of common spread
+        flow = Flow(
+            blocks=0 if few else self.blocks,
+            hidden=self.hidden,
+            batch_norm=self.batch_norm,
+            jitter=self.jitter,
+        )
+        return flow.fit(
+            cloud,
+            scale=within if few else None,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            l2=self.l2,
+            patience=self.patience,
+            generator=as_generator(torch.Generator().manual_seed(seed)),
+            on_epoch=on_epoch,
+        )
+
+    def _inner_radius(self, flow: Flow, cloud: Tensor) -> float:
+        if self.radii is not None:
+            return float(self.radii[0])
+        norms = flow.to_latent(cloud).norm(dim=1)
+        norms = norms[norms.isfinite()]
+        empirical = float(norms.quantile(self.mass)) if len(norms) else 0.0
+        return max(chi_radius(cloud.shape[1], self.mass), empirical)
+
+    def sample(self, n_points: int, *, generator: Generator) -> Tensor:
+        """Draw edge points (n_points, D), the flows and shells taking equal parts."""
+        kept: list[Tensor] = []
+        wanted = n_points
+        for _ in range(_MOST_ROUNDS):
+            edge = self._one_round(wanted, generator)
+            kept.append(edge)
+            wanted -= len(edge)
+            if wanted <= 0:
+                return torch.cat(kept)[:n_points]
+        warnings.warn(
+            f"only {n_points - wanted} of {n_points} edge points lie outside every class; the rest "
+            "is drawn without that check. Use per_class=False if the classes fill one another.",
+            stacklevel=2,
+        )
+        kept.append(self._one_round(wanted, generator, check_overlap=False))
+        return torch.cat(kept)[:n_points]
+
+    def _one_round(self, wanted: int, generator: Generator, check_overlap: bool = True) -> Tensor:
+        each = -(-wanted // (len(self.flows_) * len(self.factors)))
+        edges = []
+        for index, flow in enumerate(self.flows_):
+            for factor in self.factors:
+                radii = self.radii or (self.inner_radii_[index], 1.03 * self.inner_radii_[index])
+                radii = (factor * radii[0], factor * radii[1])
+                latent = sample_shell(each, len(flow.center_), radii, generator=generator)
+                edge = flow.to_data(latent.to(flow.center_.device))
+                edge = edge[edge.isfinite().all(dim=1)]
+                if check_overlap and self.drop_overlap:
+                    edge = edge[self._outside_others(edge, index)]
+                edges.append(edge)
+        pooled = torch.cat(edges)
+        order = torch.randperm(len(pooled), generator=generator)  # so that a cut takes from all
+        return pooled[order.to(pooled.device)]
+
+    def _outside_others(self, edge: Tensor, own: int) -> Tensor:
+        outside = torch.ones(len(edge), dtype=torch.bool, device=edge.device)
+        for index, flow in enumerate(self.flows_):
+            if index != own:
+                # NaN means the flow overflowed, so the point is far outside: not (norm < radius).
+                outside &= ~(flow.to_latent(edge).norm(dim=1) < self.inner_radii_[index])
+        return outside
+
+    def log_prob(self, points: Tensor) -> Tensor:
+        """Log density (N,) of points (N, D): the flows mixed in the proportions of the classes."""
+        each = torch.stack([flow.log_prob(points) for flow in self.flows_])
+        return torch.logsumexp(each + self.log_weights_[:, None], dim=0)
+
+    def get_state(self) -> dict[str, Any]:
+        """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
+        return {
+            "flows": [flow.get_state() for flow in self.flows_],
+            "log_weights": self.log_weights_,
+            "inner_radii": self.inner_radii_,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Undo `get_state`."""
+        settings = {name: getattr(self, name) for name in ("hidden", "batch_norm", "jitter")}
+        self.flows_ = [Flow(**settings).set_state(flow) for flow in state["flows"]]
+        self.log_weights_ = state["log_weights"]
+        self.inner_radii_ = list(state["inner_radii"])
+        return self
+
+
+def _spread_within(clouds: list[Tensor]) -> Tensor:
+    """Standard deviation (D,) around the clouds' own means."""
+    centered = torch.cat([cloud - cloud.mean(dim=0) for cloud in clouds])
+    return centered.square().mean(dim=0).sqrt()

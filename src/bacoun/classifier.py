@@ -1,0 +1,450 @@
+"""BaCOUnClassifier: the steps in order; the only file that knows them all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from torch import Tensor, nn
+
+from bacoun import boundary, features, posterior
+from bacoun.features import gated
+from bacoun.posterior import Health
+from bacoun.progress import progress_bars
+from bacoun.protocols import BoundarySampler, EdgeAwareFeatureMap, FeatureMap, LastLayer
+from bacoun.randomness import RandomState, as_generator
+from bacoun.storage import read_model, write_model
+from bacoun.training import OnEpoch
+from bacoun.uncertainty import Uncertainty, decompose
+
+STEPS: dict[str, dict[str, Any]] = {
+    "boundary": boundary.KINDS,
+    "features": features.KINDS,
+    "posterior": posterior.KINDS,
+}
+
+# Points are scored in blocks of this many rows, the last one padded: the same row then goes through
+# the same arithmetic whatever its company, so that order and batch size cannot change an answer.
+_BLOCK = 256
+
+# Standardised inputs beyond this are all equally far away; float32 stays finite.
+_FAR = 1e6
+
+
+class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
+    """A Bayesian classifier that knows what it has not seen.
+
+    Parameters
+    ----------
+    boundary : "flow-shell", BoundarySampler or None
+        Step 1, which draws points on the edge of the data. None: no edge, a neural linear model.
+    features : "learned", torch.nn.Module or FeatureMap
+        Step 2, which learns the K classes and the edge. A module becomes the network's body.
+    posterior : "hmc", "nuts", "mean-field", "laplace" or LastLayer
+        Step 3, which infers a posterior over linear classifiers on the frozen features.
+    gate : "ood" or None
+        "ood" hands the features over to weights that keep their prior wherever the network of
+        step 2 says out of distribution, so that posterior draws disagree there. None is the paper.
+    n_boundary : "balanced" or int
+        Number of edge points. "balanced": at least as many as in a class, more for few classes.
+    standardize : bool
+        Bring every input to zero mean and unit variance first.
+    random_state : int, RandomState, Generator or None
+        One state gives one answer; global streams are not touched.
+    verbose : bool
+        Draw progress bars on stderr.
+    n_jobs : int, optional
+        Processes that fit the flows of step 1 side by side.
+    device : str
+        Where tensors live, as torch names it.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+    n_features_in_ : int
+    boundary_, features_, posterior_
+        The fitted steps.
+    health_ : Health
+        How far the posterior draws can be trusted.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> X, y = make_moons(200, noise=0.1, random_state=0)
+    >>> model = BaCOUnClassifier.quick(random_state=0).fit(X, y)
+    >>> near, far = model.uncertainty([[1.0, 0.5], [9.0, 9.0]]).epistemic
+    >>> bool(far > 10 * near)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        boundary: str | BoundarySampler | None = "flow-shell",
+        features: str | nn.Module | FeatureMap = "learned",
+        posterior: str | LastLayer = "hmc",
+        gate: Literal["ood"] | None = "ood",
+        n_boundary: int | Literal["balanced"] = "balanced",
+        standardize: bool = True,
+        random_state: RandomState = None,
+        verbose: bool = False,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.boundary = boundary
+        self.features = features
+        self.posterior = posterior
+        self.gate = gate
+        self.n_boundary = n_boundary
+        self.standardize = standardize
+        self.random_state = random_state
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.device = device
+
+    @classmethod
+    def paper(cls, experiment: str, **settings: Any) -> Self:
+        """The paper's hyperparameters for "gmm", "moons", "wine" or "mnist" (gate off)."""
+        from bacoun.presets import paper_settings
+
+        return cls(**(paper_settings(experiment) | settings))
+
+    @classmethod
+    def quick(cls, **settings: Any) -> Self:
+        """Small and fast, for tests and first looks: seconds instead of a minute."""
+        from bacoun.presets import quick_settings
+
+        return cls(**(quick_settings() | settings))
+
+    # --- fit -----------------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+        points, labels = self._validated(X, y)
+        boundary, features, posterior = self._fresh_steps()
+        generator = as_generator(self.random_state)
+        with progress_bars(self.verbose) as bar_for:
+
+            def run(name: str, step: Any, *data: Tensor) -> Any:
+                return _fit_step(step, *data, generator=generator, on_epoch=bar_for(name))
+
+            inputs, targets = points, labels
+            self.boundary_ = None
+            if boundary is not None:
+                self.boundary_ = run("boundary", boundary, points, labels)
+                edge = self.boundary_.sample(self._n_edge(len(points)), generator=generator)
+                inputs, targets = with_edge_class(points, labels, edge)
+            self.features_ = run("features", features, inputs, targets)
+            self.posterior_ = run("posterior", posterior, self._training_design(points), labels)
+        return self
+
+    def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
+        """Check the training set; set what scikit-learn expects; return standardised tensors."""
+        checked: tuple[np.ndarray, np.ndarray] = validate_data(self, X, y, dtype=np.float64)
+        table, y = checked
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y must hold at least 2 classes; got 1 class, {self.classes_[0]!r}. "
+                "There is nothing to decide between."
+            )
+        self.mean_, self.scale_ = np.zeros(table.shape[1]), np.ones(table.shape[1])
+        if self.standardize:
+            self.mean_, spread = table.mean(axis=0), table.std(axis=0)
+            constant = spread <= 1e-12 * (1 + np.abs(self.mean_))
+            self.scale_ = np.where(constant, 1.0, spread)
+        return self._standardised(table), torch.from_numpy(labels).to(self.device)
+
+    def _standardised(self, X: np.ndarray) -> Tensor:
+        with np.errstate(over="ignore"):
+            standard = np.clip((X - self.mean_) / self.scale_, -_FAR, _FAR)
+        return torch.from_numpy(standard).float().to(self.device)
+
+    def _fresh_steps(self) -> tuple[Any, Any, Any]:
+        """Clones of the three steps, names turned into objects and our own settings filled in."""
+        if self.gate not in ("ood", None):
+            raise ValueError(f"gate must be 'ood' or None; got {self.gate!r}.")
+        boundary = clone(_step("boundary", self.boundary), safe=False)
+        features = clone(_step("features", self.features), safe=False)
+        posterior = clone(_step("posterior", self.posterior), safe=False)
+        if "n_jobs" in _settings(boundary) and boundary.n_jobs is None:
+            boundary.set_params(n_jobs=self.n_jobs)
+        if self._gated and not isinstance(features, EdgeAwareFeatureMap):
+            raise ValueError(
+                f"gate='ood' needs a feature map with transform_with_proba; {type(features).__name__} "
+                "has none. Pass gate=None."
+            )
+        if self._gated and "fit_intercept" in _settings(posterior):
+            posterior.set_params(fit_intercept=False)  # the gate brings its own two bias columns
+        return boundary, features, posterior
+
+    @property
+    def _gated(self) -> bool:
+        return self.gate is not None and self.boundary is not None
+
+    def _n_edge(self, n_points: int) -> int:
+        """Number of edge points: the paper's balance heuristic, or as told."""
+        if self.n_boundary == "balanced":
+            n_classes = len(self.classes_)
+            return max(1000, round(n_points / n_classes * (1 + 3 / n_classes)))
+        if not isinstance(self.n_boundary, int | np.integer) or self.n_boundary < 1:
+            raise ValueError(
+                f"n_boundary must be 'balanced' or a positive number; got {self.n_boundary!r}."
+            )
+        return int(self.n_boundary)
+
+    # --- predict -------------------------------------------------------------------------------
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """The most likely class (N,) of each row."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Class probabilities (N, K): the mean over posterior draws."""
+        (mean,) = self._score(
+            X, lambda points: (self._samples(points).mean(0, dtype=torch.float64),)
+        )
+        return mean / mean.sum(axis=1, keepdims=True)
+
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
+        """Logarithm of `predict_proba` (N, K)."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict_proba_samples(self, X: ArrayLike, joint: bool = False) -> np.ndarray:
+        """Class probabilities (S, N, K) under each posterior draw.
+
+        Parameters
+        ----------
+        joint : bool
+            True makes draw s one and the same classifier for all rows; False is cheaper, smoother
+            over rows, and exact for each row on its own.
+        """
+        (samples,) = self._score(X, lambda points: (self._samples(points, joint).movedim(1, 0),))
+        return np.moveaxis(samples, 0, 1)
+
+    def uncertainty(self, X: ArrayLike) -> Uncertainty[np.ndarray]:
+        """Total, aleatoric and epistemic uncertainty, each (N,), in nats."""
+
+        def parts(points: Tensor) -> tuple[Tensor, ...]:
+            uncertainty = decompose(self._samples(points))
+            return uncertainty.total, uncertainty.aleatoric, uncertainty.epistemic
+
+        return Uncertainty(*self._score(X, parts))
+
+    def ood_probability(self, X: ArrayLike) -> np.ndarray:
+        """How likely (N,) the network of step 2 holds each row to be out of distribution."""
+        return self.region_proba(X)[:, -1]
+
+    def region_proba(self, X: ArrayLike) -> np.ndarray:
+        """Probabilities (N, K+1) of the network of step 2; the last column is the edge class."""
+        check_is_fitted(self)
+        if self.boundary_ is None or not isinstance(self.features_, EdgeAwareFeatureMap):
+            raise ValueError(
+                "the network must have learned an edge class; this model has none. "
+                "Fit with boundary='flow-shell' and features='learned'."
+            )
+        (probabilities,) = self._score(
+            X, lambda points: self.features_.transform_with_proba(points)[1:]
+        )
+        return probabilities
+
+    def log_density(self, X: ArrayLike) -> np.ndarray:
+        """Log density (N,) of each row under the flow of step 1, in nats and the units of X."""
+        check_is_fitted(self)
+        if self.boundary_ is None:
+            raise ValueError(
+                "a density needs a boundary; this model has none. Fit with boundary='flow-shell'."
+            )
+        flow = self.boundary_
+        (standard,) = self._score(X, lambda points: (flow.log_prob(points).double(),))
+        return standard - np.log(self.scale_).sum()
+
+    @property
+    def health_(self) -> Health:
+        """How far the posterior draws can be trusted."""
+        check_is_fitted(self)
+        health: Health = self.posterior_.health_
+        return health
+
+    def _training_design(self, points: Tensor) -> Tensor:
+        """What step 3 learns from: features of points known to be in distribution."""
+        features = self.features_.transform(points)
+        return gated(features, features.new_zeros(len(features))) if self._gated else features
+
+    def _design(self, points: Tensor) -> Tensor:
+        """What step 3 sees of new points: features, gated if the gate is on."""
+        if not self._gated:
+            return self.features_.transform(points)
+        features, probabilities = self.features_.transform_with_proba(points)
+        return gated(features, probabilities[:, -1])
+
+    def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
+        extra = {"joint": True} if joint else {}
+        return self.posterior_.predict_proba_samples(self._design(points), **extra)
+
+    def _score(
+        self, X: ArrayLike, function: Callable[[Tensor], tuple[Tensor, ...]]
+    ) -> tuple[np.ndarray, ...]:
+        """Run `function` on blocks of standardised rows; its results have rows on axis 0."""
+        check_is_fitted(self)
+        table: np.ndarray = validate_data(self, X, dtype=np.float64, reset=False)
+        blocks = []
+        for start in range(0, len(table), _BLOCK):
+            rows = table[start : start + _BLOCK]
+            padded = np.concatenate([rows, np.repeat(rows[-1:], _BLOCK - len(rows), axis=0)])
+            results = function(self._standardised(padded))
+            blocks.append([result[: len(rows)].cpu().numpy() for result in results])
+        return tuple(np.concatenate(column) for column in zip(*blocks, strict=True))
+
+    # --- settings and files --------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Settings; `deep` lists those of the steps too (`boundary__radii`), named or given."""
+        params: dict[str, Any] = super().get_params(deep=deep)
+        for name in STEPS if deep else ():
+            if isinstance(params[name], str) and params[name] in STEPS[name]:
+                nested = _step(name, params[name]).get_params()
+                params |= {f"{name}__{key}": value for key, value in nested.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings; a step given by name becomes an object when one of its own is set."""
+        for name in STEPS:
+            value = params.get(name, getattr(self, name))
+            if isinstance(value, str) and any(key.startswith(f"{name}__") for key in params):
+                params[name] = _step(name, value)
+        super().set_params(**params)
+        return self
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model to a new folder of JSON and safetensors, whole or not at all."""
+        check_is_fitted(self)
+        content = {
+            "bacoun": version("bacoun"),
+            "settings": {
+                "gate": self.gate,
+                "n_boundary": self.n_boundary,
+                "standardize": self.standardize,
+                "random_state": self.random_state if isinstance(self.random_state, int) else None,
+                "n_jobs": self.n_jobs,
+            },
+            "classes": {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()},
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": list(getattr(self, "feature_names_in_", [])) or None,
+            "mean": torch.from_numpy(self.mean_),
+            "scale": torch.from_numpy(self.scale_),
+            "steps": {name: _pack_step(name, getattr(self, f"{name}_")) for name in STEPS},
+        }
+        write_model(content, path, overwrite=overwrite)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, body: nn.Module | None = None, device: str = "cpu"
+    ) -> Self:
+        """Read a model that `save` wrote.
+
+        Parameters
+        ----------
+        body : torch.nn.Module, optional
+            A module built like the one the model was fitted with, if it was a module of yours:
+            files hold its weights, not its code.
+        """
+        content = _to_device(read_model(path), device)
+        try:
+            model = cls(**content["settings"], device=device)
+            dtype, values = content["classes"]["dtype"], content["classes"]["values"]
+            model.classes_ = np.array(values, dtype=np.dtype(dtype))
+            model.n_features_in_ = content["n_features_in"]
+            if content["feature_names_in"] is not None:
+                model.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
+            model.mean_ = content["mean"].cpu().numpy()
+            model.scale_ = content["scale"].cpu().numpy()
+            for name in STEPS:
+                step = _unpack_step(name, content["steps"][name], body)
+                setattr(model, f"{name}_", step)
+                setattr(model, name, None if step is None else clone(step))
+        except (KeyError, TypeError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"'{path}' does not hold a whole model: {reason}.") from error
+        return model
+
+
+def with_edge_class(points: Tensor, labels: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
+    """Points and edge together (N + n, D), the edge as one more class (N + n,)."""
+    edge_class = labels.new_full((len(edge),), int(labels.max()) + 1)
+    return torch.cat([points, edge]), torch.cat([labels, edge_class])
+
+
+def _fit_step(
+    step: Any, *data: Tensor, generator: torch.Generator, on_epoch: OnEpoch | None
+) -> Any:
+    extra = {"on_epoch": on_epoch} if has_fit_parameter(step, "on_epoch") else {}
+    return step.fit(*data, generator=generator, **extra)
+
+
+def _step(name: str, value: Any) -> Any:
+    """The step itself, from its name or a module, with its default settings."""
+    if name == "features" and isinstance(value, nn.Module) and not isinstance(value, FeatureMap):
+        return features.LearnedFeatures(body=value)
+    if not isinstance(value, str):
+        return value
+    if value not in STEPS[name]:
+        raise ValueError(
+            f"{name} must be one of {sorted(STEPS[name])} or an object; got {value!r}."
+        )
+    return STEPS[name][value]()
+
+
+def _settings(step: Any) -> dict[str, Any]:
+    return step.get_params(deep=False) if hasattr(step, "get_params") else {}
+
+
+def _pack_step(name: str, step: Any) -> dict[str, Any] | None:
+    if step is None:
+        return None
+    for kind, built_in in STEPS[name].items():
+        if type(step) is built_in:
+            settings = _settings(step)
+            if isinstance(settings.get("body"), nn.Module):
+                settings["body"] = None
+            return {"kind": kind, "settings": settings, "state": step.get_state()}
+    raise ValueError(
+        f"{name} must be one of {sorted(STEPS[name])} to be saved; got {type(step).__name__}. "
+        "Keep a model with steps of your own by joblib.dump."
+    )
+
+
+def _unpack_step(name: str, packed: dict[str, Any] | None, body: nn.Module | None) -> Any:
+    if packed is None:
+        return None
+    settings = {key: _as_tuple(value) for key, value in packed["settings"].items()}
+    if "body" in settings and settings["body"] is None:
+        if body is None:
+            raise ValueError(
+                "body must be given: this model was fitted with a module of its own, and files "
+                "hold only the weights. Use load(path, body=...)."
+            )
+        settings["body"] = body
+    return STEPS[name][packed["kind"]](**settings).set_state(packed["state"])
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+
+
+def _to_device(value: Any, device: str) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: _to_device(item, device) for key, item in value.items()}
+    return [_to_device(item, device) for item in value] if isinstance(value, list) else value

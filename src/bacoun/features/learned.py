@@ -1,0 +1,154 @@
+"""LearnedFeatures: train a network on classes and edge, freeze it, use its last hidden layer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from sklearn.base import BaseEstimator
+from torch import Generator, Tensor, nn
+
+from bacoun.features.networks import KINDS
+from bacoun.randomness import as_generator, seeded, threads_for
+from bacoun.training import OnEpoch, train
+
+_STEPS_BY_DEFAULT = 3000
+
+
+class LearnedFeatures(BaseEstimator):
+    """The last hidden layer of a classifier network.
+
+    Parameters
+    ----------
+    body : {"perceptron", "convolutional"} or torch.nn.Module
+        Everything before the last, linear layer. A module is copied and trained further; it takes
+        (N, D) and gives (N, L).
+    hidden : sequence of int
+        Widths of the dense layers; the last is L. Not used with a module.
+    dropout : float
+        Dropout after each dense layer. Not used with a module.
+    l2 : float
+        The paper's penalty; see `bacoun.training.train`.
+    epochs : int, optional
+        None trains for about 3000 steps, at least 10 and at most 500 epochs.
+    patience : int, optional
+        Stop early on held-out loss; None trains to the end.
+    """
+
+    def __init__(
+        self,
+        *,
+        body: str | nn.Module = "perceptron",
+        hidden: Sequence[int] = (64, 64, 64, 1024),
+        dropout: float = 0.0,
+        l2: float = 1.0,
+        epochs: int | None = None,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        patience: int | None = None,
+    ) -> None:
+        self.body = body
+        self.hidden = hidden
+        self.dropout = dropout
+        self.l2 = l2
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+
+    def fit(
+        self,
+        points: Tensor,
+        labels: Tensor,
+        *,
+        generator: Generator | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
+        """Train on points (N, D) and labels (N,) in 0..C-1; the edge, if any, is class C-1."""
+        generator = as_generator(generator)
+        n_classes = int(labels.max()) + 1
+        self.n_inputs_ = points.shape[1]
+        with seeded(generator):
+            body = self._body(points.shape[1])
+            n_features = _n_outputs(body, points)
+            self.module_ = nn.Sequential(body, nn.Linear(n_features, n_classes)).to(points.device)
+        n_weights = sum(weight.numel() for weight in self.module_.parameters())
+        with threads_for(self.batch_size * n_weights):
+            self.history_ = train(
+                self.module_,
+                lambda batch, targets: nn.functional.cross_entropy(self.module_(batch), targets),
+                [points, labels],
+                epochs=self._n_epochs(len(points)),
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                l2=self.l2,
+                patience=self.patience,
+                generator=generator,
+                on_epoch=on_epoch,
+            )
+        return self
+
+    def _body(self, n_inputs: int) -> nn.Module:
+        if isinstance(self.body, nn.Module):
+            return copy.deepcopy(self.body)
+        if self.body not in KINDS:
+            raise ValueError(
+                f"body must be one of {sorted(KINDS)} or a torch.nn.Module; got {self.body!r}."
+            )
+        return KINDS[self.body](n_inputs, list(self.hidden), self.dropout)
+
+    def _n_epochs(self, n_points: int) -> int:
+        if self.epochs is not None:
+            return self.epochs
+        batches = -(-n_points // self.batch_size)
+        return min(500, max(10, _STEPS_BY_DEFAULT // batches))
+
+    @torch.no_grad()
+    def transform(self, points: Tensor) -> Tensor:
+        """Features (N, L) of points (N, D)."""
+        features: Tensor = self.module_[0](points)
+        return features
+
+    @torch.no_grad()
+    def transform_with_proba(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (N, L) and the network's own class probabilities (N, C), in one pass."""
+        features = self.transform(points)
+        logits: Tensor = self.module_[1](features)
+        return features, logits.softmax(dim=1)
+
+    def get_state(self) -> dict[str, Any]:
+        """Tensors and plain values from which `set_state` rebuilds the fitted network."""
+        head: Any = self.module_[1]
+        n_classes, n_features = head.weight.shape
+        return {
+            "n_inputs": self.n_inputs_,
+            "n_features": n_features,
+            "n_classes": n_classes,
+            "weights": dict(self.module_.state_dict()),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Undo `get_state`."""
+        self.n_inputs_ = state["n_inputs"]
+        head = nn.Linear(state["n_features"], state["n_classes"])
+        self.module_ = nn.Sequential(self._body(self.n_inputs_), head)
+        self.module_.load_state_dict(state["weights"])
+        self.module_.to(state["weights"]["1.weight"].device).eval()
+        return self
+
+
+def _n_outputs(body: nn.Module, points: Tensor) -> int:
+    """Width L of the body's output, found by showing it two points."""
+    was_training = body.training
+    body.eval()
+    with torch.no_grad():
+        features = body.to(points.device)(points[:2])
+    body.train(was_training)
+    if features.ndim != 2:
+        raise ValueError(
+            f"body must map (N, D) to (N, L); it gave shape {tuple(features.shape)} for "
+            f"{tuple(points[:2].shape)}. End it with torch.nn.Flatten()."
+        )
+    return int(features.shape[1])

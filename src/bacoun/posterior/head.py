@@ -1,0 +1,223 @@
+"""What every exact or Laplace head shares: the bias, the reduction, and the predictive."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import abstractmethod
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from torch import Generator, Tensor
+
+from bacoun.posterior.diagnostics import Health, chain_statistics
+from bacoun.posterior.logistic import SoftmaxRegression, against_last, contrasts, mix
+from bacoun.posterior.reduction import Reduction, reduce
+from bacoun.randomness import as_generator, draw_seed, threads_for
+from bacoun.training import OnEpoch
+
+_PROBES = 32
+_BLOCK = 256
+
+
+def with_bias(features: Tensor, fit_intercept: bool) -> Tensor:
+    """Features (N, L) with a column of ones behind them, if there is to be an intercept."""
+    if not fit_intercept:
+        return features
+    return torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
+
+
+def check_training_set(features: Tensor, labels: Tensor, prior_scale: float) -> int:
+    """Refuse what no head can be fitted to; return the number of classes K."""
+    if features.ndim != 2 or len(features) != len(labels):
+        raise ValueError(
+            f"features must be (N, L) and labels (N,); got {tuple(features.shape)} and "
+            f"{tuple(labels.shape)}."
+        )
+    if not bool(features.isfinite().all()):
+        raise ValueError("features must be finite; got NaN or infinity. Check the feature map.")
+    if not (isinstance(prior_scale, int | float) and 0 < prior_scale < math.inf):
+        raise ValueError(f"prior_scale must be a positive number; got {prior_scale!r}. Try 1.0.")
+    n_classes = int(labels.max()) + 1
+    if n_classes < 2:
+        raise ValueError("labels must hold at least 2 classes; got 1. There is nothing to decide.")
+    return n_classes
+
+
+def softmax_against_last(logits: Tensor) -> Tensor:
+    """Probabilities (S, N, K) from logits against the last class (N, K-1, S)."""
+    padded = torch.cat([logits, torch.zeros_like(logits[:, :1])], dim=1)
+    return padded.softmax(dim=1).permute(2, 0, 1)
+
+
+class ReducedHead(BaseEstimator):
+    """A posterior inferred where the data speaks, and left at its prior elsewhere.
+
+    The predictive of a point with coordinates q and remainder rho is exact: the logits of draw s
+    are `q . w_s + sigma * rho * eps_s`, with eps drawn once in `fit` and shared by all points.
+    """
+
+    prior_scale: float
+    n_draws: int
+    tol: float
+    fit_intercept: bool
+
+    @abstractmethod
+    def _sample(
+        self,
+        posterior: SoftmaxRegression,
+        mode: Tensor,
+        generator: Generator,
+        on_epoch: OnEpoch | None,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Chains of contrasts (C, T, K-1, r) and fields for `Health`."""
+
+    def fit(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        *,
+        generator: Generator | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
+        """Infer the posterior from features (N, L) and labels (N,) in 0..K-1."""
+        started = time.perf_counter()
+        generator = as_generator(generator)
+        self.n_classes_ = check_training_set(features, labels, self.prior_scale)
+        design = with_bias(features.double(), self.fit_intercept)
+        with threads_for(design.numel() * design.shape[1]):
+            self.reduction_, posterior, mode = reduce(
+                design, labels, self.n_classes_, self.prior_scale, self.tol
+            )
+            self.chains_, facts = self._sample(posterior, mode, generator, on_epoch)
+        self._keep_draws(generator)
+        facts |= {"seconds": time.perf_counter() - started}
+        self.health_ = self._health(facts, posterior.features)
+        self.health_.warn_if_unsettled()
+        return self
+
+    def _keep_draws(self, generator: Generator) -> None:
+        """Thin the chains to `n_draws` and put them where `predict_proba_samples` needs them."""
+        pooled = self.chains_.transpose(0, 1).flatten(0, 1)  # iteration by iteration
+        rows = torch.linspace(0, len(pooled) - 1, self.n_draws).round().long()
+        to_logits = against_last(self.n_classes_)
+        weights = mix(to_logits, pooled[rows].permute(1, 2, 0))  # (K-1, r, S)
+        eps = torch.randn(self.n_classes_ - 1, 1, self.n_draws, generator=generator)
+        tail = self.prior_scale * mix(to_logits, eps.to(weights))
+        stacked = torch.cat([weights, tail], dim=1)  # (K-1, r + 1, S)
+        self.weights_ = stacked.permute(1, 0, 2).flatten(1).float().contiguous()
+        self.joint_seed_ = draw_seed(generator)
+
+    def _logits(self, features: Tensor) -> Tensor:
+        """Logits against the last class (N, K-1, S)."""
+        q, rho = self.reduction_.split(with_bias(features, self.fit_intercept))
+        flat = torch.cat([q, rho], dim=1) @ self.weights_.to(q)
+        return flat.unflatten(1, (self.n_classes_ - 1, self.n_draws))
+
+    def predict_proba_samples(self, features: Tensor, joint: bool = False) -> Tensor:
+        """Class probabilities (S, N, K) of features (N, L) under each posterior draw.
+
+        Parameters
+        ----------
+        joint : bool
+            False: each point's predictive is exact, and smooth from point to point. True: whole
+            weight draws, so that one draw is one classifier; dearer, for decision boundaries of
+            single draws and for decisions about batches.
+        """
+        self._check_fitted()
+        return softmax_against_last(
+            self._joint_logits(features) if joint else self._logits(features)
+        )
+
+    def _joint_logits(self, features: Tensor) -> Tensor:
+        features = with_bias(features, self.fit_intercept)
+        basis = self.reduction_.basis.to(features)
+        q = features @ basis
+        n_columns = self.n_classes_ - 1
+        logits = (q @ self.weights_[:-1].to(q)).unflatten(1, (n_columns, self.n_draws))
+        rest = features - q @ basis.T
+        generator = torch.Generator().manual_seed(self.joint_seed_)
+        to_logits = self.prior_scale * against_last(self.n_classes_).to(features)
+        for s in range(self.n_draws):  # one draw at a time: all of them would not fit in memory
+            prior = torch.randn(n_columns, features.shape[1], generator=generator).to(features)
+            logits[:, :, s] += rest @ (to_logits @ prior).T
+        return logits
+
+    def diagnose(self, features: Tensor) -> Health:
+        """Health at the logits of the given features (N, L); keep N in the tens."""
+        self._check_fitted()
+        if not hasattr(self, "chains_"):
+            raise NotFittedError("the chains are not kept in files; fit again to diagnose.")
+        q, _ = self.reduction_.split(with_bias(features.double(), self.fit_intercept))
+        return self._health({}, q)
+
+    def _health(self, facts: dict[str, Any], q: Tensor) -> Health:
+        """Health at up to 32 evenly spaced rows of coordinates q (N, r)."""
+        rows = torch.linspace(0, len(q) - 1, min(_PROBES, len(q))).round().long()
+        n_chains, n_iterations = self.chains_.shape[:2]
+        facts = {
+            "inference": type(self).__name__,
+            "n_draws": self.n_draws,
+            "dimensions": self.chains_[0, 0].numel(),
+            "dropped_directions": self.reduction_.n_weak,
+            "largest_dropped_information": self.reduction_.largest_information,
+            "largest_dropped_shift": self.reduction_.largest_shift,
+            **getattr(self, "facts_", {}),
+            **facts,
+        }
+        self.facts_ = facts
+        if not self._draws_are_independent:
+            columns = contrasts(self.n_classes_).to(self.chains_)
+            along = self.chains_ @ q[rows].to(self.chains_).T  # (C, T, K-1, P)
+            logits = torch.einsum("ctjp,kj->ctkp", along, columns).flatten(2).cpu().numpy()
+            facts |= chain_statistics(logits.astype(np.float64))
+            facts |= {
+                "n_chains": n_chains,
+                "n_iterations": n_iterations,
+                "n_quantities": logits.shape[2],
+                "rhat_iid": _independent_rhat(n_chains, n_iterations, logits.shape[2]),
+            }
+        return Health(**facts)
+
+    _draws_are_independent = False
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "weights_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
+
+    def get_state(self) -> dict[str, Any]:
+        """Tensors and plain values from which `set_state` rebuilds the fitted head."""
+        return {
+            "n_classes": self.n_classes_,
+            "basis": self.reduction_.basis.float(),
+            "eigenvalues": self.reduction_.eigenvalues,
+            "weights": self.weights_,
+            "joint_seed": self.joint_seed_,
+            "health": vars(self.health_),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Undo `get_state`."""
+        self.n_classes_ = state["n_classes"]
+        self.health_ = Health(**state["health"])
+        self.reduction_ = Reduction(
+            state["basis"],
+            state["eigenvalues"],
+            self.health_.dropped_directions,
+            self.health_.largest_dropped_information,
+            self.health_.largest_dropped_shift,
+        )
+        self.weights_ = state["weights"]
+        self.joint_seed_ = state["joint_seed"]
+        return self
+
+
+@lru_cache(maxsize=32)
+def _independent_rhat(n_chains: int, n_iterations: int, n_quantities: int) -> float:
+    """The worst R-hat that independent draws of this shape show."""
+    shape = n_chains, n_iterations, n_quantities
+    return chain_statistics(np.random.default_rng(0).standard_normal(shape))["rhat"]

@@ -1,0 +1,119 @@
+"""NUTS, the paper's own inference, through nutpie on the whitened posterior."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from bacoun.posterior.head import ReducedHead
+from bacoun.posterior.logistic import SoftmaxRegression
+from bacoun.posterior.whitening import whiten
+from bacoun.training import OnEpoch
+
+
+class NUTS(ReducedHead):
+    """Exact posterior of the last layer, by the No-U-Turn Sampler (needs the extra `nuts`).
+
+    Parameters
+    ----------
+    prior_scale, n_draws, target_accept, tol, fit_intercept
+        As in `HMC`.
+    n_chains, n_warmup, n_iterations : int
+        Chains one after the other, iterations to settle, iterations kept of each.
+    """
+
+    def __init__(
+        self,
+        *,
+        prior_scale: float = 1.0,
+        n_draws: int = 500,
+        n_chains: int = 4,
+        n_warmup: int = 300,
+        n_iterations: int = 500,
+        target_accept: float = 0.8,
+        tol: float = 0.01,
+        fit_intercept: bool = True,
+    ) -> None:
+        self.prior_scale = prior_scale
+        self.n_draws = n_draws
+        self.n_chains = n_chains
+        self.n_warmup = n_warmup
+        self.n_iterations = n_iterations
+        self.target_accept = target_accept
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+
+    def _sample(
+        self,
+        posterior: SoftmaxRegression,
+        mode: Tensor,
+        generator: Generator,
+        on_epoch: OnEpoch | None,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        whitening = whiten(posterior, mode)
+
+        def density(x: np.ndarray) -> tuple[float, np.ndarray]:
+            weights = whitening.to_weights(torch.from_numpy(x)[:, None].to(mode.device))
+            value, gradient = posterior.value_and_gradient(weights)
+            return float(value), whitening.pull_back(gradient)[:, 0].cpu().numpy()
+
+        seed = int(torch.randint(2**31, (1,), generator=generator))
+        draws, divergences = run_nuts(
+            density,
+            mode.numel(),
+            n_chains=self.n_chains,
+            n_warmup=self.n_warmup,
+            n_iterations=self.n_iterations,
+            target_accept=self.target_accept,
+            seed=seed,
+        )
+        flat = torch.from_numpy(draws).flatten(0, 1).T.to(mode.device)  # (d, C T)
+        chains = whitening.to_weights(flat).permute(2, 0, 1).unflatten(0, draws.shape[:2])
+        return chains, {"divergences": divergences}
+
+
+def run_nuts(
+    density: Any,
+    dimension: int,
+    *,
+    n_chains: int,
+    n_warmup: int,
+    n_iterations: int,
+    target_accept: float,
+    seed: int,
+) -> tuple[np.ndarray, int]:
+    """Draws (C, T, d) of nutpie's NUTS from `density(x) -> (log density, gradient)`."""
+    try:
+        import nutpie
+        from nutpie.compiled_pyfunc import from_pyfunc
+    except ImportError as error:
+        raise ImportError(
+            "NUTS needs nutpie, which is not installed: pip install 'bacoun[nuts]', or use HMC."
+        ) from error
+
+    model = from_pyfunc(
+        dimension,
+        lambda: density,
+        lambda *_: lambda x: {"x": x},
+        [np.dtype(np.float64)],
+        [(dimension,)],
+        ["x"],
+        make_initial_point_fn=lambda chain_seed: np.random.default_rng(chain_seed).normal(
+            size=dimension
+        ),
+    )
+    trace = nutpie.sample(
+        model,
+        draws=n_iterations,
+        tune=n_warmup,
+        chains=n_chains,
+        cores=1,
+        seed=seed,
+        target_accept=target_accept,
+        progress_bar=False,
+        save_warmup=False,
+    )
+    return trace.posterior["x"].to_numpy(), int(trace.sample_stats["diverging"].sum())

@@ -1,0 +1,101 @@
+"""The mode, the Hessian there, and coordinates in which the posterior is close to N(0, I)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import optimize
+from torch import Tensor
+
+from bacoun.posterior.logistic import SoftmaxRegression
+
+LARGEST_FULL = 8192
+"""Up to this many dimensions one full factor is used, above it one factor for each contrast."""
+
+
+def find_mode(
+    posterior: SoftmaxRegression, eigenvalues: Tensor, *, start: Tensor | None = None
+) -> Tensor:
+    """Mode (K-1, r) of the posterior, by L-BFGS.
+
+    In the eigenbasis of the features, `eigenvalues / 2 + 1 / sigma^2` bounds the Hessian from
+    above and is diagonal: it scales the coordinates for free.
+    """
+    double = posterior.to(torch.float64)
+    step = (eigenvalues.double() / 4 + 1 / posterior.prior_scale**2).rsqrt()
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        scaled = torch.from_numpy(flat).to(step.device).reshape(posterior.shape)
+        value, gradient = double.value_and_gradient((scaled * step)[:, :, None])
+        return -float(value), -(gradient[:, :, 0] * step).flatten().cpu().numpy()
+
+    first = torch.zeros(posterior.shape, dtype=torch.float64) if start is None else start / step
+    # Scaled coordinates have a posterior sd of about one or more, so 1e-4 is far inside it.
+    result = optimize.minimize(
+        objective,
+        first.flatten().cpu().numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 2000, "maxfun": 4000, "gtol": 1e-4, "ftol": 1e-13, "maxcor": 20},
+    )
+    return torch.from_numpy(result.x).to(step.device).reshape(posterior.shape) * step
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """The affine map from round coordinates x to contrasts w = mode + A x.
+
+    Attributes
+    ----------
+    mode : Tensor of shape (K-1, r)
+    factor : Tensor of shape (1, d, d) or (K-1, r, r)
+        A, the inverse of the Hessian's transposed Cholesky factor: one for all contrasts
+        together, or one for each.
+    log_det : float
+        log |det A|.
+    """
+
+    mode: Tensor
+    factor: Tensor
+    log_det: float
+
+    def to(self, dtype: torch.dtype) -> Whitening:
+        """The same map in another precision."""
+        return Whitening(self.mode.to(dtype), self.factor.to(dtype), self.log_det)
+
+    def to_weights(self, x: Tensor) -> Tensor:
+        """Contrasts (K-1, r, B) from round coordinates (d, B)."""
+        offset = (self.factor @ x.reshape(len(self.factor), -1, x.shape[1])).flatten(0, 1)
+        return self.mode[:, :, None] + offset.reshape(*self.mode.shape, x.shape[1])
+
+    def pull_back(self, gradient: Tensor) -> Tensor:
+        """Gradient (d, B) in round coordinates from one in contrasts (K-1, r, B)."""
+        n_chains = gradient.shape[2]
+        blocks = gradient.reshape(len(self.factor), -1, n_chains)
+        return (self.factor.mT @ blocks).reshape(-1, n_chains)
+
+
+def whiten(posterior: SoftmaxRegression, mode: Tensor, *, full: bool | None = None) -> Whitening:
+    """Round coordinates from the Hessian at the mode.
+
+    Parameters
+    ----------
+    full : bool, optional
+        One factor for all contrasts (True) or one for each (False); None decides by size.
+    """
+    n_columns, r = posterior.shape
+    if full is None:
+        full = n_columns * r <= LARGEST_FULL
+    if full:
+        hessians = posterior.hessian(mode)[None]
+    else:
+        blocks = [posterior.information(mode, k, k).double() for k in range(n_columns)]
+        hessians = torch.stack(blocks)
+        hessians.diagonal(dim1=1, dim2=2).add_(1 / posterior.prior_scale**2)
+    lower = torch.linalg.cholesky(hessians)
+    log_det = -float(lower.diagonal(dim1=1, dim2=2).log().sum())
+    eye = torch.eye(lower.shape[1], dtype=lower.dtype, device=lower.device).expand_as(lower)
+    factor = torch.linalg.solve_triangular(lower.mT, eye, upper=True)
+    return Whitening(mode.double(), factor, log_det)

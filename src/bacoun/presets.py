@@ -1,0 +1,119 @@
+"""Ready-made settings: the paper's, experiment by experiment, and a quick one.
+
+Each value names the paragraph of the paper's appendix it is taken from: A is "Data", B is
+"Implementation details". Where both are silent, our reading is marked *silent*.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bacoun.boundary import FlowShell
+from bacoun.features import LearnedFeatures
+from bacoun.posterior import HMC, NUTS, MeanField
+
+
+def paper_settings(experiment: str) -> dict[str, Any]:
+    """Keyword arguments of `BaCOUnClassifier` for one of the paper's experiments."""
+    if experiment not in PAPER:
+        raise ValueError(f"experiment must be one of {sorted(PAPER)}; got {experiment!r}.")
+    return {"gate": None, **PAPER[experiment]()}
+
+
+def quick_settings() -> dict[str, Any]:
+    """Keyword arguments for a fit of a second or two."""
+    return {
+        "boundary": FlowShell(epochs=15, blocks=3, hidden=32),
+        "features": LearnedFeatures(hidden=(32, 32, 128), epochs=60),
+        "posterior": HMC(n_draws=100, n_chains=32, n_warmup=20, n_iterations=25),
+        "n_boundary": 300,
+    }
+
+
+def _paper_flow(**settings: Any) -> FlowShell:
+    return FlowShell(
+        blocks=5,  # B: "5 blocks with 64 hidden neurons each"
+        hidden=64,
+        batch_norm=True,  # B, GMM, Moons: "Batch Normalization is used"
+        learning_rate=1e-3,  # B
+        jitter=0.0,  # the paper adds no noise, stops no training early, drops no edge point
+        patience=None,
+        drop_overlap=False,
+        **settings,
+    )
+
+
+def _paper_nuts(n_draws: int) -> NUTS:
+    # B: "We run NUTS for 1000 iterations, with 100 burn-in steps"; one chain and the prior: silent
+    return NUTS(n_draws=n_draws, n_chains=1, n_warmup=100, n_iterations=1000, prior_scale=1.0)
+
+
+def _plane(**flow: Any) -> dict[str, Any]:
+    return {
+        # A: "a circle of radius 3 bounding the data distribution in latent space"; 3.1 as in MNIST
+        "boundary": _paper_flow(radii=(3.0, 3.1), per_class=False, batch_size=256, **flow),
+        "features": LearnedFeatures(
+            hidden=(64, 64, 64, 1024),  # B: "4 hidden layers of dimensions 64, 64, 64, 1024"
+            batch_size=256,  # B
+            l2=1.0,  # B: "L2 penalty term of 1"
+            dropout=0.1,  # B
+            epochs=500,  # B
+            learning_rate=1e-3,  # B
+        ),
+        "posterior": _paper_nuts(n_draws=200),  # B: "200 samples from the posterior"
+        "standardize": False,  # A standardises Wine and normalises images, not the synthetic data
+    }
+
+
+def _gmm() -> dict[str, Any]:
+    # B: "L2 penalty term of 4 (GMM)", "200 (GMM)" epochs; A: "2000 OOD points"
+    return {**_plane(l2=4.0, epochs=200), "n_boundary": 2000}
+
+
+def _moons() -> dict[str, Any]:
+    # B: L2 "5 (Moons)", "100 (Moons) epochs"; A: "3000 OOD points"
+    return {**_plane(l2=5.0, epochs=100), "n_boundary": 3000}
+
+
+def _wine() -> dict[str, Any]:
+    return {
+        # A: "shells of radii 5 and 5.1"; B: one flow per class, 100 epochs, batch 256, L2 1
+        "boundary": _paper_flow(
+            radii=(5.0, 5.1), per_class=True, epochs=100, batch_size=256, l2=1.0
+        ),
+        "features": LearnedFeatures(
+            hidden=(64, 64, 64, 64),  # B: "4 hidden layers of 64 nodes each"
+            epochs=500,  # B
+            learning_rate=1e-4,  # B
+            l2=1.0,  # B
+            dropout=0.0,  # silent: a rate is given for MC-Dropout alone
+            batch_size=256,  # silent
+        ),
+        "posterior": _paper_nuts(n_draws=500),  # B: "500 samples from the Markov chain"
+        "n_boundary": 1400,  # B
+    }
+
+
+def _mnist() -> dict[str, Any]:
+    return {
+        # A: "one normalizing flow for each class", "a shell of radii 3 and 3.1";
+        # B: 250 epochs, batch 512, L2 2
+        "boundary": _paper_flow(
+            radii=(3.0, 3.1), per_class=True, epochs=250, batch_size=512, l2=2.0
+        ),
+        "features": LearnedFeatures(
+            body="convolutional",  # B: "2 Convolutional layers (kernels of size 5), Max Pooling"
+            hidden=(50, 1024),  # B
+            batch_size=64,  # B
+            l2=1.0,  # B
+            dropout=0.5,  # B
+            epochs=15,  # B
+            learning_rate=1e-3,  # B
+        ),
+        # B: "BBVI (for all methods), with a learning rate of 1e-2 and for 30,000 iterations"
+        "posterior": MeanField(learning_rate=1e-2, n_iterations=30_000),
+        "n_boundary": 10_000,  # A
+    }
+
+
+PAPER = {"gmm": _gmm, "moons": _moons, "wine": _wine, "mnist": _mnist}

@@ -1,0 +1,129 @@
+"""A fitted model <-> a folder of JSON and safetensors. No pickle.
+
+`model.json` holds plain values and names the tensors in `model.safetensors`; it also holds the
+digest of both, so that a truncated or altered folder is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+FORMAT = 1
+_DOCUMENT, _TENSORS = "model.json", "model.safetensors"
+
+
+def write_model(content: dict[str, Any], path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Write nested plain values and tensors to the folder `path`, whole or not at all."""
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise FileExistsError(
+            f"path must not exist yet; '{target}' does. Choose another, or pass overwrite=True."
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, Tensor] = {}
+    plain = _take_out_tensors(content, "", tensors)
+    sibling = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        save_file(tensors, sibling / _TENSORS)
+        document = {
+            "format": FORMAT,
+            "tensors_digest": _digest_of_file(sibling / _TENSORS),
+            **plain,
+        }
+        document["digest"] = _digest(document)
+        (sibling / _DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False))
+        for name in (_DOCUMENT, _TENSORS):
+            _flush_to_disk(sibling / name)
+        sibling.chmod(0o755)  # mkdtemp makes it private
+        _move_into_place(sibling, target)
+    except BaseException:
+        shutil.rmtree(sibling, ignore_errors=True)
+        raise
+
+
+def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read what `write_model` wrote; a ValueError says in one sentence what is wrong with it."""
+    folder = Path(path)
+    for name in (_DOCUMENT, _TENSORS):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(
+                f"path must be a folder with {_DOCUMENT} and {_TENSORS}; '{folder}' has no {name}."
+            )
+    try:
+        document = json.loads((folder / _DOCUMENT).read_text())
+        written = document["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"'{folder / _DOCUMENT}' is damaged; save the model again.") from error
+    if written != FORMAT:
+        raise ValueError(
+            f"'{folder}' has format {written}, this version of bacoun reads {FORMAT}. "
+            "Install the version that wrote it, or save the model again."
+        )
+    if document.pop("digest", None) != _digest(document):
+        raise ValueError(f"'{folder / _DOCUMENT}' was changed after saving; save the model again.")
+    if document.pop("tensors_digest") != _digest_of_file(folder / _TENSORS):
+        raise ValueError(f"'{folder / _TENSORS}' was changed after saving; save the model again.")
+    try:
+        tensors = load_file(folder / _TENSORS)
+    except SafetensorError as error:
+        raise ValueError(f"'{folder / _TENSORS}' is damaged; save the model again.") from error
+    del document["format"]
+    content: dict[str, Any] = _put_back_tensors(document, tensors)
+    return content
+
+
+def _take_out_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().cpu().contiguous()
+        return {"$tensor": name}
+    if isinstance(value, dict):
+        return {
+            key: _take_out_tensors(item, f"{name}/{key}", tensors) for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_take_out_tensors(item, f"{name}/{i}", tensors) for i, item in enumerate(value)]
+    return value
+
+
+def _put_back_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {"$tensor"}:
+            return tensors[value["$tensor"]]
+        return {key: _put_back_tensors(item, tensors) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_put_back_tensors(item, tensors) for item in value]
+    return value
+
+
+def _digest(document: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _digest_of_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush_to_disk(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _move_into_place(sibling: Path, target: Path) -> None:
+    if not target.exists():
+        sibling.rename(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    target.rename(old / "replaced")
+    sibling.rename(target)
+    shutil.rmtree(old)

@@ -1,0 +1,70 @@
+"""Total predictive entropy = aleatoric + epistemic, the paper's appendix C."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Generic, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+Array = TypeVar("Array", Tensor, np.ndarray)
+
+
+@dataclass(frozen=True)
+class Uncertainty(Generic[Array]):
+    """How unsure a classifier is about each point, and why; in nats.
+
+    Attributes
+    ----------
+    total : (N,)
+        Entropy of the mean prediction, between 0 and log K.
+    aleatoric : (N,)
+        Mean entropy of the single predictions: classes overlap here.
+    epistemic : (N,)
+        What is left: the draws disagree, because nothing like this was seen.
+    """
+
+    total: Array
+    aleatoric: Array
+    epistemic: Array
+
+    def to_frame(self, index: Iterable[object] | None = None) -> pd.DataFrame:
+        """A column for each part."""
+        columns = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+        return pd.DataFrame(columns, index=None if index is None else pd.Index(list(index)))
+
+
+def decompose(probabilities: Tensor) -> Uncertainty[Tensor]:
+    """Split predictive entropy into noise (aleatoric) and ignorance (epistemic).
+
+    Parameters
+    ----------
+    probabilities : Tensor of shape (n_draws, n_points, n_classes)
+        Sums to one over the last axis.
+
+    Returns
+    -------
+    Uncertainty
+        `total`, `aleatoric`, `epistemic`, each of shape (n_points,), in nats, float64.
+
+    Examples
+    --------
+    >>> decompose(torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])).epistemic
+    tensor([0.6931], dtype=torch.float64)
+    """
+    if probabilities.ndim != 3:
+        raise ValueError(
+            "probabilities must be (n_draws, n_points, n_classes); got shape "
+            f"{tuple(probabilities.shape)}."
+        )
+    mean = probabilities.mean(dim=0, dtype=torch.float64)
+    # Rounding must not break total <= log K, nor 0 <= aleatoric <= total (Jensen).
+    total = torch.special.entr(mean).sum(dim=1).clamp(0, math.log(probabilities.shape[2]))
+    single = torch.special.entr(probabilities).sum(dim=2).mean(dim=0, dtype=torch.float64)
+    aleatoric = torch.minimum(single.clamp(min=0), total)
+    return Uncertainty(total=total, aleatoric=aleatoric, epistemic=total - aleatoric)
