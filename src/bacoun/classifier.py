@@ -11,25 +11,27 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from bacoun import boundary, features, posterior
 from bacoun.features import gated
 from bacoun.posterior import Health
 from bacoun.progress import progress_bars
 from bacoun.protocols import BoundarySampler, EdgeAwareFeatureMap, FeatureMap, LastLayer
 from bacoun.randomness import RandomState, as_generator
+from bacoun.steps import (
+    STEPS,
+    fit_step,
+    make_step,
+    pack_step,
+    plain,
+    settings_of,
+    to_device,
+    unpack_step,
+)
 from bacoun.storage import read_model, write_model
-from bacoun.training import OnEpoch
-from bacoun.uncertainty import Uncertainty, decompose
-
-STEPS: dict[str, dict[str, Any]] = {
-    "boundary": boundary.KINDS,
-    "features": features.KINDS,
-    "posterior": posterior.KINDS,
-}
+from bacoun.uncertainty import Uncertainty, decompose, from_moments
+from bacoun.validation import checked, classes_of
 
 # Points are scored in blocks of this many rows, the last one padded: the same row then goes through
 # the same arithmetic whatever its company, so that order and batch size cannot change an answer.
@@ -128,19 +130,21 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        points, labels = self._validated(X, y)
         boundary, features, posterior = self._fresh_steps()
+        points, labels = self._validated(X, y)
+        n_edge = self._n_edge(len(points))
         generator = as_generator(self.random_state)
         with progress_bars(self.verbose) as bar_for:
 
             def run(name: str, step: Any, *data: Tensor) -> Any:
-                return _fit_step(step, *data, generator=generator, on_epoch=bar_for(name))
+                return fit_step(step, *data, generator=generator, on_epoch=bar_for(name))
 
             inputs, targets = points, labels
             self.boundary_ = None
+            self.gated_ = self.gate is not None and boundary is not None
             if boundary is not None:
                 self.boundary_ = run("boundary", boundary, points, labels)
-                edge = self.boundary_.sample(self._n_edge(len(points)), generator=generator)
+                edge = self.boundary_.sample(n_edge, generator=generator)
                 inputs, targets = with_edge_class(points, labels, edge)
             self.features_ = run("features", features, inputs, targets)
             self.posterior_ = run("posterior", posterior, self._training_design(points), labels)
@@ -148,19 +152,23 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
 
     def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
         """Check the training set; set what scikit-learn expects; return standardised tensors."""
-        checked: tuple[np.ndarray, np.ndarray] = validate_data(self, X, y, dtype=np.float64)
-        table, y = checked
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+        table, given = checked(self, X, y)
+        self.classes_, labels = classes_of(given)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y must hold at least 2 classes; got 1 class, {self.classes_[0]!r}. "
+                f"y must hold at least 2 classes; got 1 class, {self.classes_.tolist()[0]!r}. "
                 "There is nothing to decide between."
             )
         self.mean_, self.scale_ = np.zeros(table.shape[1]), np.ones(table.shape[1])
         if self.standardize:
-            self.mean_, spread = table.mean(axis=0), table.std(axis=0)
-            constant = spread <= 1e-12 * (1 + np.abs(self.mean_))
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.mean_, spread = table.mean(axis=0), table.std(axis=0)
+            if not np.isfinite(spread).all():
+                raise ValueError(
+                    "X must have a finite variance; its largest entry is "
+                    f"{np.abs(table).max():.3g}. Change the units."
+                )
+            constant = spread <= 1e-12 * np.abs(self.mean_)
             self.scale_ = np.where(constant, 1.0, spread)
         return self._standardised(table), torch.from_numpy(labels).to(self.device)
 
@@ -173,30 +181,28 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
         """Clones of the three steps, names turned into objects and our own settings filled in."""
         if self.gate not in ("ood", None):
             raise ValueError(f"gate must be 'ood' or None; got {self.gate!r}.")
-        boundary = clone(_step("boundary", self.boundary), safe=False)
-        features = clone(_step("features", self.features), safe=False)
-        posterior = clone(_step("posterior", self.posterior), safe=False)
-        if "n_jobs" in _settings(boundary) and boundary.n_jobs is None:
+        boundary = clone(make_step("boundary", self.boundary), safe=False)
+        features = clone(make_step("features", self.features), safe=False)
+        posterior = clone(make_step("posterior", self.posterior), safe=False)
+        if "n_jobs" in settings_of(boundary) and boundary.n_jobs is None:
             boundary.set_params(n_jobs=self.n_jobs)
-        if self._gated and not isinstance(features, EdgeAwareFeatureMap):
+        gated = self.gate is not None and boundary is not None
+        if gated and not isinstance(features, EdgeAwareFeatureMap):
             raise ValueError(
-                f"gate='ood' needs a feature map with transform_with_proba; {type(features).__name__} "
-                "has none. Pass gate=None."
+                "gate='ood' needs a feature map with transform_with_proba; "
+                f"{type(features).__name__} has none. Pass gate=None."
             )
-        if self._gated and "fit_intercept" in _settings(posterior):
+        if gated and "fit_intercept" in settings_of(posterior):
             posterior.set_params(fit_intercept=False)  # the gate brings its own two bias columns
         return boundary, features, posterior
-
-    @property
-    def _gated(self) -> bool:
-        return self.gate is not None and self.boundary is not None
 
     def _n_edge(self, n_points: int) -> int:
         """Number of edge points: the paper's balance heuristic, or as told."""
         if self.n_boundary == "balanced":
             n_classes = len(self.classes_)
             return max(1000, round(n_points / n_classes * (1 + 3 / n_classes)))
-        if not isinstance(self.n_boundary, int | np.integer) or self.n_boundary < 1:
+        whole = isinstance(self.n_boundary, int | np.integer)
+        if not whole or isinstance(self.n_boundary, bool) or self.n_boundary < 1:
             raise ValueError(
                 f"n_boundary must be 'balanced' or a positive number; got {self.n_boundary!r}."
             )
@@ -206,13 +212,12 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The most likely class (N,) of each row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        winners = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[winners]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Class probabilities (N, K): the mean over posterior draws."""
-        (mean,) = self._score(
-            X, lambda points: (self._samples(points).mean(0, dtype=torch.float64),)
-        )
+        (mean,) = self._score(X, lambda points: (self._moments(points)[0],))
         return mean / mean.sum(axis=1, keepdims=True)
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
@@ -236,7 +241,7 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
         """Total, aleatoric and epistemic uncertainty, each (N,), in nats."""
 
         def parts(points: Tensor) -> tuple[Tensor, ...]:
-            uncertainty = decompose(self._samples(points))
+            uncertainty = from_moments(*self._moments(points))
             return uncertainty.total, uncertainty.aleatoric, uncertainty.epistemic
 
         return Uncertainty(*self._score(X, parts))
@@ -261,9 +266,10 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
     def log_density(self, X: ArrayLike) -> np.ndarray:
         """Log density (N,) of each row under the flow of step 1, in nats and the units of X."""
         check_is_fitted(self)
-        if self.boundary_ is None:
+        if not isinstance(self.boundary_, BoundarySampler):
             raise ValueError(
-                "a density needs a boundary; this model has none. Fit with boundary='flow-shell'."
+                "the boundary must have log_prob to give a density; this model has none such. "
+                "Fit with boundary='flow-shell'."
             )
         flow = self.boundary_
         (standard,) = self._score(X, lambda points: (flow.log_prob(points).double(),))
@@ -276,28 +282,38 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
         health: Health = self.posterior_.health_
         return health
 
+    # Step 3 works in float64: in float32 a matrix product rounds a row by its place in the block,
+    # and the remainder rho, a difference of squares, would make that visible.
+
     def _training_design(self, points: Tensor) -> Tensor:
         """What step 3 learns from: features of points known to be in distribution."""
-        features = self.features_.transform(points)
-        return gated(features, features.new_zeros(len(features))) if self._gated else features
+        features = self.features_.transform(points).double()
+        return gated(features, features.new_zeros(len(features))) if self.gated_ else features
 
     def _design(self, points: Tensor) -> Tensor:
         """What step 3 sees of new points: features, gated if the gate is on."""
-        if not self._gated:
-            return self.features_.transform(points)
+        if not self.gated_:
+            return self.features_.transform(points).double()
         features, probabilities = self.features_.transform_with_proba(points)
-        return gated(features, probabilities[:, -1])
+        return gated(features.double(), probabilities[:, -1].double())
 
     def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
         extra = {"joint": True} if joint else {}
         return self.posterior_.predict_proba_samples(self._design(points), **extra)
+
+    def _moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean over draws of the class probabilities (N, K) and of their entropy (N,)."""
+        if hasattr(self.posterior_, "predict_moments"):
+            return self.posterior_.predict_moments(self._design(points))
+        samples = self._samples(points)
+        return samples.mean(dim=0, dtype=torch.float64), decompose(samples).aleatoric
 
     def _score(
         self, X: ArrayLike, function: Callable[[Tensor], tuple[Tensor, ...]]
     ) -> tuple[np.ndarray, ...]:
         """Run `function` on blocks of standardised rows; its results have rows on axis 0."""
         check_is_fitted(self)
-        table: np.ndarray = validate_data(self, X, dtype=np.float64, reset=False)
+        table: np.ndarray = checked(self, X, reset=False)
         blocks = []
         for start in range(0, len(table), _BLOCK):
             rows = table[start : start + _BLOCK]
@@ -313,7 +329,7 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
         params: dict[str, Any] = super().get_params(deep=deep)
         for name in STEPS if deep else ():
             if isinstance(params[name], str) and params[name] in STEPS[name]:
-                nested = _step(name, params[name]).get_params()
+                nested = make_step(name, params[name]).get_params()
                 params |= {f"{name}__{key}": value for key, value in nested.items()}
         return params
 
@@ -321,8 +337,11 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
         """Change settings; a step given by name becomes an object when one of its own is set."""
         for name in STEPS:
             value = params.get(name, getattr(self, name))
-            if isinstance(value, str) and any(key.startswith(f"{name}__") for key in params):
-                params[name] = _step(name, value)
+            nested = next((key for key in params if key.startswith(f"{name}__")), None)
+            if nested is not None and value is None:
+                raise ValueError(f"{nested} needs a {name}; it is None. Set {name} as well.")
+            if nested is not None and isinstance(value, str):
+                params[name] = make_step(name, value)
         super().set_params(**params)
         return self
 
@@ -333,7 +352,7 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
             "bacoun": version("bacoun"),
             "settings": {
                 "gate": self.gate,
-                "n_boundary": self.n_boundary,
+                "n_boundary": plain(self.n_boundary),
                 "standardize": self.standardize,
                 "random_state": self.random_state if isinstance(self.random_state, int) else None,
                 "n_jobs": self.n_jobs,
@@ -343,7 +362,7 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
             "feature_names_in": list(getattr(self, "feature_names_in_", [])) or None,
             "mean": torch.from_numpy(self.mean_),
             "scale": torch.from_numpy(self.scale_),
-            "steps": {name: _pack_step(name, getattr(self, f"{name}_")) for name in STEPS},
+            "steps": {name: pack_step(name, getattr(self, f"{name}_")) for name in STEPS},
         }
         write_model(content, path, overwrite=overwrite)
 
@@ -359,7 +378,7 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
             A module built like the one the model was fitted with, if it was a module of yours:
             files hold its weights, not its code.
         """
-        content = _to_device(read_model(path), device)
+        content = to_device(read_model(path), device)
         try:
             model = cls(**content["settings"], device=device)
             dtype, values = content["classes"]["dtype"], content["classes"]["values"]
@@ -370,9 +389,10 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
             model.mean_ = content["mean"].cpu().numpy()
             model.scale_ = content["scale"].cpu().numpy()
             for name in STEPS:
-                step = _unpack_step(name, content["steps"][name], body)
+                step = unpack_step(name, content["steps"][name], body)
                 setattr(model, f"{name}_", step)
                 setattr(model, name, None if step is None else clone(step))
+            model.gated_ = model.gate is not None and model.boundary_ is not None
         except (KeyError, TypeError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"'{path}' does not hold a whole model: {reason}.") from error
@@ -383,68 +403,3 @@ def with_edge_class(points: Tensor, labels: Tensor, edge: Tensor) -> tuple[Tenso
     """Points and edge together (N + n, D), the edge as one more class (N + n,)."""
     edge_class = labels.new_full((len(edge),), int(labels.max()) + 1)
     return torch.cat([points, edge]), torch.cat([labels, edge_class])
-
-
-def _fit_step(
-    step: Any, *data: Tensor, generator: torch.Generator, on_epoch: OnEpoch | None
-) -> Any:
-    extra = {"on_epoch": on_epoch} if has_fit_parameter(step, "on_epoch") else {}
-    return step.fit(*data, generator=generator, **extra)
-
-
-def _step(name: str, value: Any) -> Any:
-    """The step itself, from its name or a module, with its default settings."""
-    if name == "features" and isinstance(value, nn.Module) and not isinstance(value, FeatureMap):
-        return features.LearnedFeatures(body=value)
-    if not isinstance(value, str):
-        return value
-    if value not in STEPS[name]:
-        raise ValueError(
-            f"{name} must be one of {sorted(STEPS[name])} or an object; got {value!r}."
-        )
-    return STEPS[name][value]()
-
-
-def _settings(step: Any) -> dict[str, Any]:
-    return step.get_params(deep=False) if hasattr(step, "get_params") else {}
-
-
-def _pack_step(name: str, step: Any) -> dict[str, Any] | None:
-    if step is None:
-        return None
-    for kind, built_in in STEPS[name].items():
-        if type(step) is built_in:
-            settings = _settings(step)
-            if isinstance(settings.get("body"), nn.Module):
-                settings["body"] = None
-            return {"kind": kind, "settings": settings, "state": step.get_state()}
-    raise ValueError(
-        f"{name} must be one of {sorted(STEPS[name])} to be saved; got {type(step).__name__}. "
-        "Keep a model with steps of your own by joblib.dump."
-    )
-
-
-def _unpack_step(name: str, packed: dict[str, Any] | None, body: nn.Module | None) -> Any:
-    if packed is None:
-        return None
-    settings = {key: _as_tuple(value) for key, value in packed["settings"].items()}
-    if "body" in settings and settings["body"] is None:
-        if body is None:
-            raise ValueError(
-                "body must be given: this model was fitted with a module of its own, and files "
-                "hold only the weights. Use load(path, body=...)."
-            )
-        settings["body"] = body
-    return STEPS[name][packed["kind"]](**settings).set_state(packed["state"])
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples
-
-
-def _to_device(value: Any, device: str) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: _to_device(item, device) for key, item in value.items()}
-    return [_to_device(item, device) for item in value] if isinstance(value, list) else value

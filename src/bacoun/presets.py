@@ -25,7 +25,7 @@ def quick_settings() -> dict[str, Any]:
     return {
         "boundary": FlowShell(epochs=15, blocks=3, hidden=32),
         "features": LearnedFeatures(hidden=(32, 32, 128), epochs=60),
-        "posterior": HMC(n_draws=100, n_chains=32, n_warmup=20, n_iterations=25),
+        "posterior": HMC(n_draws=100, n_chains=32, n_warmup=20, n_iterations=40),
         "n_boundary": 300,
     }
 

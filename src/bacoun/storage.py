@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -28,6 +29,10 @@ def write_model(content: dict[str, Any], path: str | os.PathLike[str], *, overwr
     if target.exists() and not overwrite:
         raise FileExistsError(
             f"path must not exist yet; '{target}' does. Choose another, or pass overwrite=True."
+        )
+    if target.exists() and not _may_be_replaced(target):
+        raise FileExistsError(
+            f"overwrite=True replaces a saved model; '{target}' is something else. Choose another."
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
@@ -84,7 +89,8 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _take_out_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
-        tensors[name] = value.detach().cpu().contiguous()
+        # A copy, because safetensors refuses tensors that share memory, as tied weights do.
+        tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
         return {"$tensor": name}
     if isinstance(value, dict):
         return {
@@ -119,11 +125,21 @@ def _flush_to_disk(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def _may_be_replaced(target: Path) -> bool:
+    return target.is_dir() and ((target / _DOCUMENT).exists() or not any(target.iterdir()))
+
+
 def _move_into_place(sibling: Path, target: Path) -> None:
     if not target.exists():
         sibling.rename(target)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    target.rename(old / "replaced")
-    sibling.rename(target)
+    try:
+        target.rename(old / "replaced")
+        sibling.rename(target)
+    except BaseException:
+        if not target.exists():
+            (old / "replaced").rename(target)
+        shutil.rmtree(old)
+        raise
     shutil.rmtree(old)

@@ -99,7 +99,8 @@ def _one_epoch(
     module.train()
     n_points, total = len(data[0]), 0.0
     # A batch of one row has no spread for a normalisation layer, so equal batches, none tiny.
-    batches = torch.randperm(n_points, generator=generator).chunk(-(-n_points // batch_size))
+    order = torch.randperm(n_points, generator=generator)
+    batches = order.tensor_split(-(-n_points // batch_size))
     for rows in batches:
         optimizer.zero_grad(set_to_none=True)
         value = loss(*(column[rows] for column in data))

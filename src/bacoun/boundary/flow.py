@@ -120,7 +120,8 @@ class Flow:
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D), in nats; -inf where the flow overflows."""
         value: Tensor = self.module_().log_prob((points - self.center_) / self.scale_)
-        return torch.nan_to_num(value - self.scale_.log().sum(), nan=-math.inf, posinf=-math.inf)
+        value = value - self.scale_.log().sum()
+        return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
 
     def _transform(self) -> Any:
         return self.module_.transform()
@@ -138,7 +139,8 @@ class Flow:
         """Undo `get_state` on a flow of the same settings."""
         self.center_, self.scale_ = state["center"], state["scale"]
         self.blocks = state["blocks"]
-        self.module_ = self._build(len(self.center_)).to(self.center_.device)
+        with seeded(Generator()):  # the weights drawn here are replaced
+            self.module_ = self._build(len(self.center_)).to(self.center_.device)
         self.module_.load_state_dict(state["weights"])
         self.module_.eval()
         self.history_ = History()

@@ -151,23 +151,32 @@ class FlowShell(BaseEstimator):
 
     def sample(self, n_points: int, *, generator: Generator) -> Tensor:
         """Draw edge points (n_points, D), the flows and shells taking equal parts."""
-        kept: list[Tensor] = []
-        wanted = n_points
-        for _ in range(_MOST_ROUNDS):
-            edge = self._one_round(wanted, generator)
-            kept.append(edge)
-            wanted -= len(edge)
-            if wanted <= 0:
-                return torch.cat(kept)[:n_points]
-        warnings.warn(
-            f"only {n_points - wanted} of {n_points} edge points lie outside every class; the rest "
-            "is drawn without that check. Use per_class=False if the classes fill one another.",
-            stacklevel=2,
-        )
-        kept.append(self._one_round(wanted, generator, check_overlap=False))
+        edge = self._collect(n_points, generator, check_overlap=self.drop_overlap)
+        if self.drop_overlap and len(edge) < n_points:
+            warnings.warn(
+                f"only {len(edge)} of {n_points} edge points lie outside every class; the rest "
+                "is drawn without that check. Use per_class=False if the classes fill one another.",
+                stacklevel=2,
+            )
+            rest = self._collect(n_points - len(edge), generator, check_overlap=False)
+            edge = torch.cat([edge, rest])
+        if len(edge) < n_points:
+            raise ValueError(
+                f"the flows must map their shells to finite points; only {len(edge)} of {n_points} "
+                "were, the others overflowed. Lower learning_rate, or take fewer blocks."
+            )
+        return edge
+
+    def _collect(self, n_points: int, generator: Generator, *, check_overlap: bool) -> Tensor:
+        """Up to `n_points` good edge points; fewer if too many rounds found too few."""
+        kept = [self._one_round(n_points, generator, check_overlap)]
+        missing = n_points - len(kept[0])
+        while missing > 0 and len(kept) < _MOST_ROUNDS:
+            kept.append(self._one_round(missing, generator, check_overlap))
+            missing -= len(kept[-1])
         return torch.cat(kept)[:n_points]
 
-    def _one_round(self, wanted: int, generator: Generator, check_overlap: bool = True) -> Tensor:
+    def _one_round(self, wanted: int, generator: Generator, check_overlap: bool) -> Tensor:
         each = -(-wanted // (len(self.flows_) * len(self.factors)))
         edges = []
         for index, flow in enumerate(self.flows_):
@@ -177,7 +186,7 @@ class FlowShell(BaseEstimator):
                 latent = sample_shell(each, len(flow.center_), radii, generator=generator)
                 edge = flow.to_data(latent.to(flow.center_.device))
                 edge = edge[edge.isfinite().all(dim=1)]
-                if check_overlap and self.drop_overlap:
+                if check_overlap:
                     edge = edge[self._outside_others(edge, index)]
                 edges.append(edge)
         pooled = torch.cat(edges)

@@ -15,7 +15,7 @@ def chi_radius(dimension: int, mass: float = 0.99) -> float:
     Examples
     --------
     >>> round(chi_radius(2), 2), round(chi_radius(11), 2), round(chi_radius(784), 2)
-    (3.03, 4.97, 29.66)
+    (3.03, 4.97, 29.65)
     """
     return math.sqrt(stats.chi2.ppf(mass, dimension))
 

@@ -132,8 +132,9 @@ class LearnedFeatures(BaseEstimator):
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state`."""
         self.n_inputs_ = state["n_inputs"]
-        head = nn.Linear(state["n_features"], state["n_classes"])
-        self.module_ = nn.Sequential(self._body(self.n_inputs_), head)
+        with seeded(Generator()):  # the weights drawn here are replaced
+            head = nn.Linear(state["n_features"], state["n_classes"])
+            self.module_ = nn.Sequential(self._body(self.n_inputs_), head)
         self.module_.load_state_dict(state["weights"])
         self.module_.to(state["weights"]["1.weight"].device).eval()
         return self
@@ -146,7 +147,7 @@ def _n_outputs(body: nn.Module, points: Tensor) -> int:
     with torch.no_grad():
         features = body.to(points.device)(points[:2])
     body.train(was_training)
-    if features.ndim != 2:
+    if features.ndim != 2 or len(features) != len(points[:2]):
         raise ValueError(
             f"body must map (N, D) to (N, L); it gave shape {tuple(features.shape)} for "
             f"{tuple(points[:2].shape)}. End it with torch.nn.Flatten()."

@@ -24,7 +24,8 @@ class Dropout(nn.Module):
             return x
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
         bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view_as(x)
-        return x * (bits >= round(self.rate * 2**16) - 2**15) / (1 - self.rate)
+        dropped = min(round(self.rate * 2**16), 2**16 - 1)  # of the 2**16 equally likely values
+        return x * (bits >= dropped - 2**15) * (2**16 / (2**16 - dropped))
 
 
 def perceptron(n_inputs: int, hidden: Sequence[int], dropout: float) -> nn.Sequential:

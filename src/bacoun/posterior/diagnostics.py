@@ -54,16 +54,17 @@ class Health:
         if self.divergences:
             complaints.append(f"{self.divergences} divergent trajectories (raise target_accept)")
         if self.rhat is not None and self.rhat_iid is not None:
-            limit = max(1.01, 1 + 2 * (self.rhat_iid - 1))
+            ess = min(self.ess or 0.0, self.ess_squares or 0.0)
+            n_all = (self.n_chains or 1) * (self.n_iterations or 1)
+            enough = min(_ENOUGH, 0.5 * n_all)
+            if not ess >= enough:
+                complaints.append(
+                    f"effective sample size {ess:.0f} below {enough:.0f} (raise n_iterations)"
+                )
+            # Twice what independent draws show by chance, were there as many as are effective.
+            limit = max(1.01, 1 + 2 * (self.rhat_iid - 1) * max(1.0, n_all / max(ess, enough)))
             if not self.rhat <= limit:
                 complaints.append(f"R-hat {self.rhat:.3f} above {limit:.3f} (raise n_warmup)")
-        if self.ess is not None and self.ess_squares is not None:
-            enough = min(_ENOUGH, 0.5 * (self.n_chains or 1) * (self.n_iterations or 1))
-            worst = min(self.ess, self.ess_squares)
-            if not worst >= enough:
-                complaints.append(
-                    f"effective sample size {worst:.0f} below {enough:.0f} (raise n_iterations)"
-                )
         if complaints:
             message = f"{self.inference} has not settled: {'; '.join(complaints)}."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)

@@ -16,12 +16,12 @@ from torch import Generator, Tensor
 
 from bacoun.posterior.diagnostics import Health, chain_statistics
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, contrasts, mix
+from bacoun.posterior.predictive import moments_against_last, softmax_against_last
 from bacoun.posterior.reduction import Reduction, reduce
 from bacoun.randomness import as_generator, draw_seed, threads_for
 from bacoun.training import OnEpoch
 
-_PROBES = 32
-_BLOCK = 256
+_PROBES = 16
 
 
 def with_bias(features: Tensor, fit_intercept: bool) -> Tensor:
@@ -46,12 +46,6 @@ def check_training_set(features: Tensor, labels: Tensor, prior_scale: float) -> 
     if n_classes < 2:
         raise ValueError("labels must hold at least 2 classes; got 1. There is nothing to decide.")
     return n_classes
-
-
-def softmax_against_last(logits: Tensor) -> Tensor:
-    """Probabilities (S, N, K) from logits against the last class (N, K-1, S)."""
-    padded = torch.cat([logits, torch.zeros_like(logits[:, :1])], dim=1)
-    return padded.softmax(dim=1).permute(2, 0, 1)
 
 
 class ReducedHead(BaseEstimator):
@@ -133,6 +127,11 @@ class ReducedHead(BaseEstimator):
             self._joint_logits(features) if joint else self._logits(features)
         )
 
+    def predict_moments(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean over draws of the class probabilities (N, K) and of their entropy (N,), in nats."""
+        self._check_fitted()
+        return moments_against_last(self._logits(features))
+
     def _joint_logits(self, features: Tensor) -> Tensor:
         features = with_bias(features, self.fit_intercept)
         basis = self.reduction_.basis.to(features)
@@ -156,7 +155,7 @@ class ReducedHead(BaseEstimator):
         return self._health({}, q)
 
     def _health(self, facts: dict[str, Any], q: Tensor) -> Health:
-        """Health at up to 32 evenly spaced rows of coordinates q (N, r)."""
+        """Health at up to 16 evenly spaced rows of coordinates q (N, r)."""
         rows = torch.linspace(0, len(q) - 1, min(_PROBES, len(q))).round().long()
         n_chains, n_iterations = self.chains_.shape[:2]
         facts = {
@@ -193,7 +192,7 @@ class ReducedHead(BaseEstimator):
         """Tensors and plain values from which `set_state` rebuilds the fitted head."""
         return {
             "n_classes": self.n_classes_,
-            "basis": self.reduction_.basis.float(),
+            "basis": self.reduction_.basis,
             "eigenvalues": self.reduction_.eigenvalues,
             "weights": self.weights_,
             "joint_seed": self.joint_seed_,

@@ -20,6 +20,7 @@ Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
 """Round coordinates (d, B), whether the value is wanted -> log density (B,), gradient (d, B)."""
 
 _QUARTER_TURN = math.pi / 2  # takes a Gaussian to an independent draw
+_LARGEST_STEP = math.pi / 6  # skewed posteriors have walls that longer steps jump into
 _DIVERGED = -1000.0
 
 
@@ -135,7 +136,7 @@ def sample_chains(
     draws, accepted, divergences = [], 0.0, 0
     for iteration in range(n_warmup + n_iterations):
         warming = iteration < n_warmup
-        size = min(step.current if warming else step.averaged, _QUARTER_TURN)
+        size = min(step.current if warming else step.averaged, _LARGEST_STEP)
         turn = _QUARTER_TURN * (0.7 + 0.6 * float(torch.rand(1, generator=generator)))
         momentum = torch.randn(x.shape, generator=generator).to(x)
         before = value - _kinetic(momentum)
@@ -158,7 +159,7 @@ def sample_chains(
             divergences += int(diverged.sum())
         if on_epoch is not None:
             on_epoch(iteration + 1, n_warmup + n_iterations)
-    return Run(torch.stack(draws), accepted, divergences, min(step.averaged, _QUARTER_TURN))
+    return Run(torch.stack(draws), accepted, divergences, min(step.averaged, _LARGEST_STEP))
 
 
 def leapfrog(

@@ -70,6 +70,8 @@ class NUTS(ReducedHead):
             target_accept=self.target_accept,
             seed=seed,
         )
+        if on_epoch is not None:  # nutpie runs to the end in one call
+            on_epoch(self.n_iterations, self.n_iterations)
         flat = torch.from_numpy(draws).flatten(0, 1).T.to(mode.device)  # (d, C T)
         chains = whitening.to_weights(flat).permute(2, 0, 1).unflatten(0, draws.shape[:2])
         return chains, {"divergences": divergences}

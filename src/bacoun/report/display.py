@@ -85,7 +85,7 @@ class UncertaintyDisplay:
                 "Reduce it first, for instance with PCA, and fit on that."
             )
         low, high = points.min(axis=0), points.max(axis=0)
-        reach = margin * (high - low)
+        reach = margin * np.where(high > low, high - low, 1.0)
         gx, gy = (
             np.linspace(a, b, grid_resolution)
             for a, b in zip(low - reach, high + reach, strict=True)

@@ -62,9 +62,13 @@ def decompose(probabilities: Tensor) -> Uncertainty[Tensor]:
             "probabilities must be (n_draws, n_points, n_classes); got shape "
             f"{tuple(probabilities.shape)}."
         )
-    mean = probabilities.mean(dim=0, dtype=torch.float64)
-    # Rounding must not break total <= log K, nor 0 <= aleatoric <= total (Jensen).
-    total = torch.special.entr(mean).sum(dim=1).clamp(0, math.log(probabilities.shape[2]))
     single = torch.special.entr(probabilities).sum(dim=2).mean(dim=0, dtype=torch.float64)
-    aleatoric = torch.minimum(single.clamp(min=0), total)
+    return from_moments(probabilities.mean(dim=0, dtype=torch.float64), single)
+
+
+def from_moments(mean: Tensor, mean_entropy: Tensor) -> Uncertainty[Tensor]:
+    """Split the entropy of mean probabilities (N, K), given the mean entropy (N,) over draws."""
+    # Rounding must not break total <= log K, nor 0 <= aleatoric <= total (Jensen).
+    total = torch.special.entr(mean).sum(dim=1).clamp(0, math.log(mean.shape[1]))
+    aleatoric = torch.minimum(mean_entropy.clamp(min=0), total)
     return Uncertainty(total=total, aleatoric=aleatoric, epistemic=total - aleatoric)

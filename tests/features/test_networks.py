@@ -1,0 +1,95 @@
+"""Bodies of the network, and the dropout inside them."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from bacoun.features.networks import Dropout, convolutional, perceptron
+from bacoun.randomness import as_generator, seeded
+
+
+def dropped(x: torch.Tensor, rate: float, seed: int = 0) -> torch.Tensor:
+    with seeded(as_generator(seed)):
+        return Dropout(rate).train()(x)
+
+
+@given(rate=st.floats(0, 1, exclude_max=True), seed=st.integers(0, 2**31))
+@settings(deadline=None, max_examples=40)
+def test_dropout_drops_its_share_and_keeps_the_mean(rate, seed):
+    n = 200_000
+    y = dropped(torch.ones(n, dtype=torch.float64), rate, seed)
+    spread = max(math.sqrt(rate * (1 - rate) / n), 1 / n)
+    assert float((y == 0).double().mean()) == pytest.approx(rate, abs=6 * spread + 2**-16)
+    kept = y[y != 0]
+    assert len(kept.unique()) <= 1
+    if rate < 0.99:
+        assert float(y.mean()) == pytest.approx(1.0, abs=6 * spread / (1 - rate) + 1e-9)
+        torch.testing.assert_close(kept * (1 - rate), torch.ones_like(kept), atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_neighbouring_elements_are_dropped_independently(rate):
+    y = dropped(torch.ones(400_000), rate).reshape(-1, 4) == 0  # four masks come from one word
+    together = torch.corrcoef(y.double().T) - torch.eye(4, dtype=torch.float64)
+    assert together.abs().max() < 0.02
+
+
+def test_dropout_in_eval_mode_or_at_rate_zero_is_the_identity():
+    x = torch.randn(5, 7)
+    assert torch.equal(Dropout(0.7).eval()(x), x)
+    assert torch.equal(Dropout(0.0).train()(x), x)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1,), (3, 1), (2, 3, 5)])
+def test_dropout_keeps_any_shape(shape):
+    assert dropped(torch.ones(shape), 0.5).shape == shape
+
+
+def test_dropout_passes_gradients_only_where_it_kept():
+    x = torch.randn(1000, requires_grad=True)
+    y = dropped(x, 0.4)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad * x.detach(), y.detach())
+    assert 0 < int((x.grad == 0).sum()) < 1000
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0, math.nan])
+def test_a_dropout_rate_out_of_bounds_is_named(rate):
+    with pytest.raises(ValueError, match=rf"dropout must satisfy 0 <= dropout < 1; got {rate}"):
+        Dropout(rate)
+
+
+@given(
+    n_inputs=st.integers(1, 9),
+    hidden=st.lists(st.integers(1, 9), max_size=4),
+    dropout=st.sampled_from([0.0, 0.5]),
+)
+@settings(deadline=None, max_examples=30)
+def test_perceptron_has_the_widths_asked_for(n_inputs, hidden, dropout):
+    body = perceptron(n_inputs, hidden, dropout)
+    assert body(torch.zeros(3, n_inputs)).shape == (3, (hidden or [n_inputs])[-1])
+    widths = [layer.out_features for layer in body if isinstance(layer, nn.Linear)]
+    assert widths == hidden
+
+
+def test_perceptron_is_affine_then_leaky():
+    body = perceptron(2, [3], 0.0)
+    x = torch.randn(4, 2)
+    linear = x @ body[0].weight.T + body[0].bias
+    torch.testing.assert_close(body(x), torch.where(linear > 0, linear, 0.01 * linear))
+
+
+@pytest.mark.parametrize("side", [16, 17, 28, 32])
+def test_convolutional_takes_square_images_as_rows(side):
+    body = convolutional(side * side, [32, 5], 0.0)
+    assert body(torch.zeros(2, side * side)).shape == (2, 5)
+
+
+@pytest.mark.parametrize("n_inputs", [783, 225, 2])
+def test_rows_that_are_no_square_image_are_named(n_inputs):
+    with pytest.raises(ValueError, match=rf"square images of at least 16 x 16 .* got {n_inputs} "):
+        convolutional(n_inputs, [8], 0.0)

@@ -1,0 +1,159 @@
+"""Laws that every head keeps."""
+
+import math
+
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from bacoun.posterior import HMC, KINDS, NUTS, Laplace, MeanField
+from bacoun.uncertainty import decompose
+
+HEADS = {
+    "hmc": HMC(),
+    "nuts": NUTS(n_chains=2, n_warmup=200, n_iterations=1200),
+    "mean-field": MeanField(n_iterations=3000),
+    "laplace": Laplace(),
+}
+
+
+def seed(value):
+    return torch.Generator().manual_seed(value)
+
+
+def test_every_kind_is_tested_here():
+    assert HEADS.keys() == KINDS.keys()
+
+
+@pytest.fixture(params=HEADS, scope="module")
+def fitted(request):
+    generator = seed(3)
+    features = torch.randn(80, 4, generator=generator)
+    labels = (features[:, :3] + torch.randn(80, 3, generator=generator)).argmax(dim=1)
+    return clone(HEADS[request.param]).fit(features, labels, generator=seed(0)), features
+
+
+def test_probabilities_have_the_promised_shape_and_sum_to_one(fitted):
+    head, features = fitted
+    for joint in (False, True):
+        probabilities = head.predict_proba_samples(features[:7], joint=joint)
+        assert probabilities.shape == (500, 7, 3)
+        torch.testing.assert_close(probabilities.sum(dim=2), torch.ones(500, 7))
+
+
+def test_joint_draws_have_the_same_predictive_for_each_point(fitted):
+    head, features = fitted
+    far = 4 * features[:6]
+    alone = head.predict_proba_samples(far)
+    joint = head.predict_proba_samples(far, joint=True)
+    torch.testing.assert_close(alone.mean(0), joint.mean(0), atol=0.07, rtol=0)
+    torch.testing.assert_close(
+        decompose(alone).epistemic, decompose(joint).epistemic, atol=0.08, rtol=0
+    )
+
+
+def test_a_joint_draw_is_one_linear_classifier(fitted):
+    """Log-odds along a line are linear in the position, draw by draw."""
+    head, features = fitted
+    start, direction = features[0], 3 * torch.randn(4, generator=seed(1))
+    line = torch.stack([start, start + direction, start + 2 * direction]).double()
+    log_p = head.predict_proba_samples(line, joint=True).log()
+    odds = log_p[:, :, 0] - log_p[:, :, 1]
+    first, second = odds[:, 1] - odds[:, 0], odds[:, 2] - odds[:, 1]
+    torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-5)
+
+
+def test_state_survives_a_round_trip(fitted):
+    head, features = fitted
+    twin = clone(head).set_state(head.get_state())
+    for joint in (False, True):
+        expected = head.predict_proba_samples(features, joint=joint)
+        assert torch.equal(twin.predict_proba_samples(features, joint=joint), expected)
+    assert twin.health_ == head.health_
+
+
+def test_health_names_the_inference(fitted):
+    head, features = fitted
+    assert type(head).__name__ in str(head.health_)
+    assert head.diagnose(features[:5]).inference == type(head).__name__
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_predicting_before_fitting_is_refused(name):
+    with pytest.raises(NotFittedError, match="call fit first"):
+        clone(HEADS[name]).predict_proba_samples(torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize(
+    ("features", "labels", "message"),
+    [
+        (torch.full((4, 2), math.nan), torch.tensor([0, 1, 0, 1]), "finite"),
+        (torch.ones(4, 2), torch.zeros(4).long(), "2 classes"),
+        (torch.ones(4, 2), torch.tensor([0, 1]), r"\(N, L\)"),
+    ],
+)
+def test_what_no_head_can_be_fitted_to_is_refused(name, features, labels, message):
+    with pytest.raises(ValueError, match=message):
+        clone(HEADS[name]).fit(features, labels)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_prior_without_width_is_refused(name):
+    with pytest.raises(ValueError, match="prior_scale must be a positive number; got -1"):
+        clone(HEADS[name]).set_params(prior_scale=-1).fit(torch.ones(4, 2), torch.arange(4) % 2)
+
+
+HARD = {
+    "separable": (torch.linspace(-9, 9, 40)[:, None], (torch.arange(40) >= 20).long()),
+    "duplicated columns": (
+        torch.randn(50, 1, generator=seed(0)).repeat(1, 6),
+        torch.arange(50) % 3,
+    ),
+    "all zero": (torch.zeros(30, 4), torch.arange(30) % 2),
+    "ten points": (torch.randn(10, 20, generator=seed(1)), torch.arange(10) % 3),
+    "two classes": (torch.randn(60, 5, generator=seed(2)), torch.arange(60) % 2),
+    "fifty classes": (torch.randn(300, 8, generator=seed(3)), torch.arange(300) % 50),
+    "huge features": (1e4 * torch.randn(60, 5, generator=seed(4)), torch.arange(60) % 2),
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("name", ["hmc", "laplace", "mean-field"])
+def test_hard_heads_give_finite_answers_and_no_false_alarm(name, case):
+    features, labels = HARD[case]
+    head = clone(HEADS[name])
+    if name == "mean-field":
+        head.set_params(n_iterations=300)
+    head.fit(features, labels, generator=seed(0))
+    asked = torch.cat([features[:5], 100 * features[:5] + 1])
+    uncertainty = decompose(head.predict_proba_samples(asked))
+    assert uncertainty.total.isfinite().all()
+    assert (uncertainty.epistemic >= 0).all()
+
+
+def test_laplace_with_a_factor_for_each_contrast_is_close_to_the_full_one(fitted):
+    _, features = fitted
+    labels = features[:, :3].argmax(dim=1)
+    full, blocks = (
+        Laplace(n_draws=4000, full=full).fit(features, labels, generator=seed(1))
+        for full in (True, False)
+    )
+    first, second = (head.predict_proba_samples(features[:9]).mean(0) for head in (full, blocks))
+    torch.testing.assert_close(first, second, atol=0.1, rtol=0)
+
+
+def test_mean_field_recovers_the_prior_when_the_data_says_nothing():
+    head = MeanField(prior_scale=0.5, n_iterations=2000, fit_intercept=False)
+    head.fit(torch.zeros(50, 3), torch.arange(50) % 2, generator=seed(0))
+    torch.testing.assert_close(head.mean_, torch.zeros(3, 2), atol=0.02, rtol=0)
+    torch.testing.assert_close(head.scale_, torch.full((3, 2), 0.5), atol=0.02, rtol=0)
+
+
+def test_the_evidence_bound_rises():
+    generator = seed(5)
+    features = torch.randn(200, 3, generator=generator)
+    labels = (features[:, 0] > 0).long()
+    head = MeanField(n_iterations=2000, batch_size=50).fit(features, labels, generator=generator)
+    assert sum(head.elbo_[-20:]) / 20 > head.elbo_[0]

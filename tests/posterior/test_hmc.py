@@ -1,0 +1,195 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from bacoun.posterior import HMC, NUTS
+from bacoun.posterior.hmc import leapfrog, sample_chains
+from bacoun.posterior.nuts import run_nuts
+from bacoun.uncertainty import decompose
+
+
+def gaussian(scales):
+    precision = 1 / torch.as_tensor(scales, dtype=torch.float64)[:, None] ** 2
+
+    def density(x, want_value):
+        return -(precision * x.square()).sum(dim=0) / 2, -precision * x
+
+    return density
+
+
+def seed(value):
+    return torch.Generator().manual_seed(value)
+
+
+def test_leapfrog_runs_backwards():
+    density = gaussian([1.0, 0.5, 2.0])
+    x = torch.randn(3, 7, dtype=torch.float64)
+    momentum = torch.randn(3, 7, dtype=torch.float64)
+    there, turned, _, gradient = leapfrog(density, x, momentum, density(x, True)[1], 0.3, 9)
+    back, returned, _, _ = leapfrog(density, there, -turned, gradient, 0.3, 9)
+    torch.testing.assert_close(back, x)
+    torch.testing.assert_close(-returned, momentum)
+
+
+def test_chains_recover_a_gaussian_they_are_given():
+    scales = [1.0, 0.5, 2.0]
+    start = torch.zeros(3, 64, dtype=torch.float64)
+    run = sample_chains(
+        gaussian(scales),
+        start,
+        n_warmup=60,
+        n_iterations=200,
+        target_accept=0.8,
+        generator=seed(0),
+    )
+    draws = run.draws.transpose(0, 1).flatten(1)
+    assert run.divergences == 0
+    assert 0.6 < run.acceptance < 0.98
+    torch.testing.assert_close(draws.std(dim=1), torch.tensor(scales).double(), rtol=0.05, atol=0)
+    assert (draws.mean(dim=1).abs() / torch.tensor(scales)).max() < 0.06
+
+
+def raw_nuts_probabilities(features, labels, asked, n_classes, prior_scale):
+    """A reference that shares nothing with ours: NUTS on all L x K weights, written in NumPy."""
+    design = np.c_[features.numpy(), np.ones(len(features))]
+    one_hot = np.eye(n_classes)[labels.numpy()]
+
+    def density(flat):
+        weights = flat.reshape(design.shape[1], n_classes)
+        logits = design @ weights
+        exponentials = np.exp(logits - logits.max())
+        total = exponentials.sum(axis=1, keepdims=True)
+        log_sum = np.log(total).sum() + len(logits) * logits.max()
+        value = (one_hot * logits).sum() - log_sum - flat @ flat / (2 * prior_scale**2)
+        gradient = design.T @ (one_hot - exponentials / total) - weights / prior_scale**2
+        return float(value), gradient.ravel()
+
+    draws, _ = run_nuts(
+        density,
+        design.shape[1] * n_classes,
+        n_chains=2,
+        n_warmup=300,
+        n_iterations=1500,
+        target_accept=0.8,
+        seed=5,
+    )
+    weights = draws.reshape(-1, design.shape[1], n_classes)
+    logits = np.c_[asked.numpy(), np.ones(len(asked))] @ weights
+    return torch.from_numpy(logits).softmax(dim=2)
+
+
+def assert_same_predictive(first, second):
+    """Same means and epistemic uncertainty within the Monte-Carlo error of thousands of draws."""
+    torch.testing.assert_close(first.mean(0), second.mean(0), atol=0.03, rtol=0, check_dtype=False)
+    torch.testing.assert_close(
+        decompose(first).epistemic, decompose(second).epistemic, atol=0.03, rtol=0
+    )
+
+
+def test_reduced_hmc_equals_nuts_on_all_raw_weights(small_head):
+    features, labels, asked = small_head
+    wide = torch.cat([features, features[:, :2], torch.zeros_like(features)], dim=1)
+    wide_asked = torch.cat([asked, asked[:, 2:], asked], dim=1)  # leaves the span of the data
+    reference = raw_nuts_probabilities(wide, labels, wide_asked, 3, 1.0)
+    for tol in (0.0, 0.01):
+        ours = HMC(n_draws=4000, tol=tol).fit(wide, labels, generator=seed(1))
+        assert ours.health_.dimensions == 2 * 5
+        assert_same_predictive(ours.predict_proba_samples(wide_asked), reference)
+
+
+def test_reduced_hmc_equals_hmc_on_all_contrasts(small_head):
+    """Chains on every direction, null space included, against the reduced ones."""
+    from bacoun.posterior.logistic import SoftmaxRegression, contrasts
+
+    features, labels, asked = small_head
+    wide = torch.cat([features, features], dim=1)
+    wide_asked = torch.cat([asked, -asked], dim=1)
+    posterior = SoftmaxRegression(wide, labels, 3, 1.0)
+
+    def density(x, want_value):
+        value, gradient = posterior.value_and_gradient(x.reshape(2, 8, -1))
+        return value, gradient.flatten(0, 1)
+
+    run = sample_chains(
+        density,
+        torch.zeros(16, 64, dtype=torch.float64),
+        n_warmup=150,
+        n_iterations=150,
+        target_accept=0.8,
+        generator=seed(2),
+    )
+    weights = run.draws.permute(0, 2, 1).reshape(-1, 2, 8)
+    logits = torch.einsum("nr,sjr,kj->snk", wide_asked, weights, contrasts(3))
+    ours = HMC(n_draws=4000, fit_intercept=False).fit(wide, labels, generator=seed(3))
+    assert_same_predictive(ours.predict_proba_samples(wide_asked), logits.softmax(dim=2))
+
+
+def test_a_planted_weak_direction_aligned_with_the_labels_is_not_lost(small_head):
+    """Weak by its eigenvalue (information < tol), yet the labels pull it away from its prior."""
+    features, labels, asked = small_head
+    repeated, repeated_labels = features.repeat(5, 1), labels.repeat(5)
+    sign = (repeated_labels == 0).double() * 2 - 1
+    weak = 0.007 * sign[:, None]
+    planted = torch.cat([repeated, weak], dim=1)
+    along = torch.cat([asked, 5 * torch.ones(len(asked), 1)], dim=1)
+    assert len(planted) * 0.007**2 / 2 < 0.01
+    ours = HMC(n_draws=4000).fit(planted, repeated_labels, generator=seed(4))
+    reference = raw_nuts_probabilities(planted, repeated_labels, along, 3, 1.0)
+    assert_same_predictive(ours.predict_proba_samples(along), reference)
+
+
+def test_nuts_on_the_whitened_density_agrees_with_hmc(small_head):
+    features, labels, asked = small_head
+    hmc = HMC(n_draws=4000).fit(features, labels, generator=seed(5))
+    nuts = NUTS(n_draws=2000, n_warmup=200).fit(features, labels, generator=seed(6))
+    assert_same_predictive(hmc.predict_proba_samples(asked), nuts.predict_proba_samples(asked))
+
+
+@pytest.mark.parametrize(
+    ("head", "repeats"),
+    [
+        (HMC(n_draws=64, n_chains=32, n_warmup=25, n_iterations=16), 150),
+        (NUTS(n_draws=64, n_chains=1, n_warmup=100, n_iterations=128), 60),
+    ],
+    ids=["hmc", "nuts"],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_ranks_of_the_truth_among_posterior_draws_are_uniform(head, repeats):
+    """Simulation-based calibration: draw weights from the prior, labels from them, fit, rank."""
+    generator = seed(7)
+    ranks = []
+    for repeat in range(repeats):
+        features = torch.randn(25, 3, generator=generator, dtype=torch.float64)
+        weights = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+        logits = torch.cat([features, torch.ones(25, 1).double()], dim=1) @ weights
+        labels = torch.distributions.Categorical(logits=logits).probs
+        labels = torch.multinomial(labels, 1, generator=generator)[:, 0]
+        if labels.unique().numel() < 3:
+            continue
+        asked = 2 * torch.randn(1, 3, generator=generator, dtype=torch.float64)
+        true = torch.cat([asked, torch.ones(1, 1).double()], dim=1)[0] @ weights
+        head.fit(features, labels, generator=seed(repeat))
+        log_p = head.predict_proba_samples(asked)[:, 0].log()
+        for a, b in ((0, 1), (1, 2)):
+            ranks.append(int((log_p[:, a] - log_p[:, b] < true[a] - true[b]).sum()))
+    counts = np.histogram(ranks, bins=8, range=(0, 65))[0]
+    assert stats.chisquare(counts).pvalue > 0.001, counts
+
+
+def test_one_generator_gives_one_answer(small_head):
+    features, labels, asked = small_head
+    first, second = (HMC().fit(features, labels, generator=seed(9)) for _ in range(2))
+    assert torch.equal(first.predict_proba_samples(asked), second.predict_proba_samples(asked))
+
+
+def test_prior_alone_speaks_where_the_data_is_silent():
+    """All-zero features: the predictive is the prior's, whose logits have variance |phi|^2."""
+    labels = torch.arange(10) % 2
+    head = HMC(n_draws=4000, prior_scale=0.5, fit_intercept=False)
+    head.fit(torch.zeros(10, 3), labels, generator=seed(0))
+    p = head.predict_proba_samples(torch.tensor([[3.0, 4.0, 0.0]]))[:, 0].double()
+    logit = p[:, 0].log() - p[:, 1].log()
+    assert abs(float(logit.std()) / (0.5 * 5 * math.sqrt(2)) - 1) < 0.06

@@ -1,0 +1,88 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.distributions import Categorical, Normal
+
+from bacoun.posterior.logistic import SoftmaxRegression, contrasts
+
+
+def problem(n_points=40, n_features=3, n_classes=3, seed=0, prior_scale=0.7):
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(n_points, n_features, generator=generator, dtype=torch.float64)
+    labels = torch.randint(n_classes, (n_points,), generator=generator)
+    labels[:n_classes] = torch.arange(n_classes)
+    weights = torch.randn(n_classes - 1, n_features, 5, generator=generator, dtype=torch.float64)
+    return SoftmaxRegression(features, labels, n_classes, prior_scale), weights
+
+
+@given(st.integers(2, 12))
+def test_contrasts_are_orthonormal_and_sum_to_zero(n_classes):
+    columns = contrasts(n_classes)
+    eye = torch.eye(n_classes - 1, dtype=torch.float64)
+    torch.testing.assert_close(columns.T @ columns, eye)
+    torch.testing.assert_close(columns.sum(dim=0), torch.zeros_like(columns[0]))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 6), st.integers(1, 5), st.integers(0, 100))
+def test_log_density_is_that_of_equation_1(n_classes, n_features, seed):
+    posterior, weights = problem(30, n_features, n_classes, seed)
+    values = posterior.log_density(weights)
+    for b in range(weights.shape[2]):
+        logits = posterior.features @ (contrasts(n_classes) @ weights[:, :, b]).T
+        likelihood = Categorical(logits=logits).log_prob(posterior.labels).sum()
+        prior = -weights[:, :, b].square().sum() / (2 * posterior.prior_scale**2)
+        torch.testing.assert_close(values[b], likelihood + prior)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+def test_gradient_matches_autograd(n_classes):
+    posterior, weights = problem(n_classes=n_classes)
+    weights.requires_grad_()
+    logits = torch.einsum("nr,jrb,kj->bnk", posterior.features, weights, contrasts(n_classes))
+    labels = posterior.labels.expand(weights.shape[2], -1)
+    value = Categorical(logits=logits).log_prob(labels).sum()
+    value = value + Normal(0, posterior.prior_scale).log_prob(weights).sum()
+    (expected,) = torch.autograd.grad(value, weights)
+    torch.testing.assert_close(posterior.gradient(weights.detach()), expected)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_hessian_matches_differences_of_the_gradient(n_classes):
+    posterior, weights = problem(n_classes=n_classes)
+    at, h = weights[:, :, 0], 1e-5
+    hessian = posterior.hessian(at)
+    for i in range(at.numel()):
+        step = torch.zeros(at.numel(), dtype=torch.float64)
+        step[i] = h
+        step = step.reshape(at.shape)
+        pair = torch.stack([at + step, at - step], dim=2)
+        gradient = posterior.gradient(pair)
+        difference = (gradient[:, :, 1] - gradient[:, :, 0]) / (2 * h)
+        torch.testing.assert_close(hessian[i], difference.flatten(), atol=1e-6, rtol=1e-6)
+
+
+def test_slices_add_up_to_the_whole(monkeypatch):
+    posterior, weights = problem(n_points=500)
+    value, gradient = posterior.value_and_gradient(weights)
+    monkeypatch.setattr("bacoun.posterior.logistic._SLICE_ELEMENTS", 700)
+    sliced_value, sliced_gradient = posterior.value_and_gradient(weights)
+    torch.testing.assert_close(sliced_value, value)
+    torch.testing.assert_close(sliced_gradient, gradient)
+
+
+def test_single_precision_leaves_acceptance_probabilities_alone():
+    """The log density decides on acceptance: float32 features must not move it by 0.01."""
+    posterior, weights = problem(n_points=20_000, n_features=60, n_classes=4)
+    exact = posterior.log_density(weights / 10)
+    single = posterior.to(torch.float32).log_density((weights / 10).float())
+    assert single.dtype == torch.float64
+    assert ((exact - exact[0]) - (single - single[0])).abs().max() < 0.01
+
+
+def test_extreme_logits_stay_finite():
+    posterior, weights = problem()
+    value, gradient = posterior.to(torch.float32).value_and_gradient(1e4 * weights.float())
+    assert value.isfinite().all()
+    assert gradient.isfinite().all()

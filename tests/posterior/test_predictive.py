@@ -1,0 +1,23 @@
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bacoun.posterior.predictive import moments_against_last, softmax_against_last
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 6), st.sampled_from([0.1, 1.0, 30.0, 1e4]), st.integers(0, 99))
+def test_moments_are_the_means_of_the_softmax(n_columns, scale, seed):
+    generator = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(5, n_columns, 40, generator=generator, dtype=torch.float64)
+    probabilities = softmax_against_last(logits)
+    mean, entropy = moments_against_last(logits.clone())
+    torch.testing.assert_close(mean, probabilities.mean(dim=0))
+    expected = torch.special.entr(probabilities).sum(dim=2).mean(dim=0)
+    torch.testing.assert_close(entropy, expected, atol=1e-9, rtol=1e-7)
+
+
+def test_the_last_class_has_logit_zero():
+    probabilities = softmax_against_last(torch.tensor([[[1.0], [2.0]]]))
+    expected = torch.tensor([1.0, 2.0, 0.0]).softmax(dim=0)
+    torch.testing.assert_close(probabilities[0, 0], expected)
