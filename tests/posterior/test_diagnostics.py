@@ -38,6 +38,12 @@ def test_chains_in_different_places_are_noticed(shape):
     assert chain_statistics(chains)["rhat"] > 1.2
 
 
+def test_one_chain_is_compared_with_itself():
+    chain = np.random.default_rng(5).standard_normal((1, 400, 2))
+    assert chain_statistics(chain)["rhat"] < 1.05
+    assert chain_statistics(chain + np.linspace(0, 5, 400)[:, None])["rhat"] > 1.2
+
+
 def test_chains_that_differ_only_in_spread_are_noticed():
     chains = np.random.default_rng(3).standard_normal((64, 30, 1))
     chains[:32] *= 5
@@ -67,7 +73,7 @@ def test_a_healthy_run_is_silent():
         ({"rhat": 1.2}, "raise n_warmup"),
         ({"rhat": float("nan")}, "raise n_warmup"),
         ({"ess_squares": 90.0}, "raise n_iterations"),
-        ({"divergences": 3}, "raise target_accept"),
+        ({"divergences": 30}, "raise target_accept"),
     ],
 )
 def test_an_unsettled_run_warns_with_the_remedy(changes, remedy):

@@ -185,6 +185,18 @@ def test_one_generator_gives_one_answer(small_head):
     assert torch.equal(first.predict_proba_samples(asked), second.predict_proba_samples(asked))
 
 
+def test_well_separated_classes_trap_no_chain():
+    """Their posterior has a wall that the curvature at the mode does not show."""
+    generator = seed(0)
+    labels = torch.arange(400) % 2
+    sign = (2 * labels - 1).double()[:, None]
+    noise = 0.3 * torch.randn(400, 5, generator=generator, dtype=torch.float64)
+    features = torch.cat([4 * sign, torch.full_like(sign, 3), torch.zeros(400, 3)], dim=1) + noise
+    health = HMC().fit(features, labels, generator=generator).health_
+    assert health.ess > 400
+    assert health.ess_squares > 400
+
+
 def test_prior_alone_speaks_where_the_data_is_silent():
     """All-zero features: the predictive is the prior's, whose logits have variance |phi|^2."""
     labels = torch.arange(10) % 2

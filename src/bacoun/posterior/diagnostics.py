@@ -14,6 +14,7 @@ N_SUPERCHAINS = 8
 """Chains start in this many groups, each from one point: what nested R-hat compares."""
 
 _ENOUGH = 400
+_FEW = 0.005  # a trajectory in two hundred may hit a wall and be rejected
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Health:
     inference: str
     n_draws: int
     dimensions: int
+    prior_scale: float | None = None
     dropped_directions: int = 0
     largest_dropped_information: float = 0.0
     largest_dropped_shift: float = 0.0
@@ -51,11 +53,11 @@ class Health:
     def warn_if_unsettled(self) -> None:
         """Issue a ConvergenceWarning with the remedy, if one is due."""
         complaints = []
-        if self.divergences:
+        n_all = (self.n_chains or 1) * (self.n_iterations or 1)
+        if self.divergences and self.divergences > _FEW * n_all:
             complaints.append(f"{self.divergences} divergent trajectories (raise target_accept)")
         if self.rhat is not None and self.rhat_iid is not None:
             ess = min(self.ess or 0.0, self.ess_squares or 0.0)
-            n_all = (self.n_chains or 1) * (self.n_iterations or 1)
             enough = min(_ENOUGH, 0.5 * n_all)
             if not ess >= enough:
                 complaints.append(
@@ -91,6 +93,9 @@ def chain_statistics(quantities: np.ndarray) -> dict[str, float]:
         groups = np.arange(n_chains) * N_SUPERCHAINS // n_chains
         rhat = array_stats.rhat_nested(both, superchain_ids=groups)
     else:
+        if n_chains == 1:  # halves of one chain stand in for two
+            half = both.shape[2] // 2
+            both = np.concatenate([both[:, :, :half], both[:, :, -half:]], axis=1)
         rhat = array_stats.rhat(both)
     return {
         "rhat": float(np.max(rhat)),

@@ -6,7 +6,7 @@ import math
 import time
 from abc import abstractmethod
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -15,11 +15,14 @@ from sklearn.exceptions import NotFittedError
 from torch import Generator, Tensor
 
 from bacoun.posterior.diagnostics import Health, chain_statistics
+from bacoun.posterior.evidence import best_prior_scale
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, contrasts, mix
 from bacoun.posterior.predictive import moments_against_last, softmax_against_last
-from bacoun.posterior.reduction import Reduction, reduce
+from bacoun.posterior.reduction import Reduction, eigen, reduce
 from bacoun.randomness import as_generator, draw_seed, threads_for
 from bacoun.training import OnEpoch
+
+PriorScale = float | Literal["evidence"]
 
 _PROBES = 16
 
@@ -31,7 +34,7 @@ def with_bias(features: Tensor, fit_intercept: bool) -> Tensor:
     return torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
 
 
-def check_training_set(features: Tensor, labels: Tensor, prior_scale: float) -> int:
+def check_training_set(features: Tensor, labels: Tensor, prior_scale: PriorScale) -> int:
     """Refuse what no head can be fitted to; return the number of classes K."""
     if features.ndim != 2 or len(features) != len(labels):
         raise ValueError(
@@ -40,8 +43,12 @@ def check_training_set(features: Tensor, labels: Tensor, prior_scale: float) -> 
         )
     if not bool(features.isfinite().all()):
         raise ValueError("features must be finite; got NaN or infinity. Check the feature map.")
-    if not (isinstance(prior_scale, int | float) and 0 < prior_scale < math.inf):
-        raise ValueError(f"prior_scale must be a positive number; got {prior_scale!r}. Try 1.0.")
+    if prior_scale != "evidence" and not (
+        isinstance(prior_scale, int | float) and 0 < prior_scale < math.inf
+    ):
+        raise ValueError(
+            f"prior_scale must be a positive number or 'evidence'; got {prior_scale!r}. Try 1.0."
+        )
     n_classes = int(labels.max()) + 1
     if n_classes < 2:
         raise ValueError("labels must hold at least 2 classes; got 1. There is nothing to decide.")
@@ -55,7 +62,7 @@ class ReducedHead(BaseEstimator):
     are `q . w_s + sigma * rho * eps_s`, with eps drawn once in `fit` and shared by all points.
     """
 
-    prior_scale: float
+    prior_scale: PriorScale
     n_draws: int
     tol: float
     fit_intercept: bool
@@ -84,8 +91,14 @@ class ReducedHead(BaseEstimator):
         self.n_classes_ = check_training_set(features, labels, self.prior_scale)
         design = with_bias(features.double(), self.fit_intercept)
         with threads_for(design.numel() * design.shape[1]):
+            spectrum = eigen(design)
+            self.prior_scale_ = (
+                best_prior_scale(design, labels, self.n_classes_, self.tol, spectrum)
+                if self.prior_scale == "evidence"
+                else float(self.prior_scale)
+            )
             self.reduction_, posterior, mode = reduce(
-                design, labels, self.n_classes_, self.prior_scale, self.tol
+                design, labels, self.n_classes_, self.prior_scale_, self.tol, spectrum
             )
             self.chains_, facts = self._sample(posterior, mode, generator, on_epoch)
         self._keep_draws(generator)
@@ -101,7 +114,7 @@ class ReducedHead(BaseEstimator):
         to_logits = against_last(self.n_classes_)
         weights = mix(to_logits, pooled[rows].permute(1, 2, 0))  # (K-1, r, S)
         eps = torch.randn(self.n_classes_ - 1, 1, self.n_draws, generator=generator)
-        tail = self.prior_scale * mix(to_logits, eps.to(weights))
+        tail = self.prior_scale_ * mix(to_logits, eps.to(weights))
         stacked = torch.cat([weights, tail], dim=1)  # (K-1, r + 1, S)
         self.weights_ = stacked.permute(1, 0, 2).flatten(1).float().contiguous()
         self.joint_seed_ = draw_seed(generator)
@@ -140,7 +153,7 @@ class ReducedHead(BaseEstimator):
         logits = (q @ self.weights_[:-1].to(q)).unflatten(1, (n_columns, self.n_draws))
         rest = features - q @ basis.T
         generator = torch.Generator().manual_seed(self.joint_seed_)
-        to_logits = self.prior_scale * against_last(self.n_classes_).to(features)
+        to_logits = self.prior_scale_ * against_last(self.n_classes_).to(features)
         for s in range(self.n_draws):  # one draw at a time: all of them would not fit in memory
             prior = torch.randn(n_columns, features.shape[1], generator=generator).to(features)
             logits[:, :, s] += rest @ (to_logits @ prior).T
@@ -161,6 +174,7 @@ class ReducedHead(BaseEstimator):
         facts = {
             "inference": type(self).__name__,
             "n_draws": self.n_draws,
+            "prior_scale": self.prior_scale_,
             "dimensions": self.chains_[0, 0].numel(),
             "dropped_directions": self.reduction_.n_weak,
             "largest_dropped_information": self.reduction_.largest_information,
@@ -192,6 +206,7 @@ class ReducedHead(BaseEstimator):
         """Tensors and plain values from which `set_state` rebuilds the fitted head."""
         return {
             "n_classes": self.n_classes_,
+            "prior_scale": self.prior_scale_,
             "basis": self.reduction_.basis,
             "eigenvalues": self.reduction_.eigenvalues,
             "weights": self.weights_,
@@ -202,6 +217,7 @@ class ReducedHead(BaseEstimator):
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state`."""
         self.n_classes_ = state["n_classes"]
+        self.prior_scale_ = state["prior_scale"]
         self.health_ = Health(**state["health"])
         self.reduction_ = Reduction(
             state["basis"],

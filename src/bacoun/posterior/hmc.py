@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from bacoun.posterior.diagnostics import N_SUPERCHAINS
-from bacoun.posterior.head import ReducedHead
+from bacoun.posterior.head import PriorScale, ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
 from bacoun.training import OnEpoch
@@ -22,6 +22,7 @@ Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
 _QUARTER_TURN = math.pi / 2  # takes a Gaussian to an independent draw
 _LARGEST_STEP = math.pi / 6  # skewed posteriors have walls that longer steps jump into
 _DIVERGED = -1000.0
+_FLOOR = 0.02
 
 
 class HMC(ReducedHead):
@@ -29,8 +30,9 @@ class HMC(ReducedHead):
 
     Parameters
     ----------
-    prior_scale : float
-        Standard deviation of every weight under the prior, intercept included.
+    prior_scale : float or "evidence"
+        Standard deviation of every weight under the prior, intercept included; "evidence" takes
+        the one with the largest Laplace evidence, kept as `prior_scale_`.
     n_draws : int
         Draws kept for prediction, evenly spaced over all chains.
     n_chains, n_warmup, n_iterations : int, optional
@@ -46,7 +48,7 @@ class HMC(ReducedHead):
     def __init__(
         self,
         *,
-        prior_scale: float = 1.0,
+        prior_scale: PriorScale = 1.0,
         n_draws: int = 500,
         n_chains: int | None = None,
         n_warmup: int | None = None,
@@ -152,7 +154,8 @@ def sample_chains(
         gradient = torch.where(accept, new_gradient, gradient)
         value = torch.where(accept, new_value, value)
         if warming:
-            step.update(float(probability.mean()))
+            # The harmonic mean hears a single stuck chain, which the plain mean drowns.
+            step.update(float(1 / (1 / probability.clamp(min=_FLOOR)).mean()))
         else:
             draws.append(x)
             accepted += float(probability.mean()) / n_iterations

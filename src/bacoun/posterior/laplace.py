@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from bacoun.posterior.head import ReducedHead
+from bacoun.posterior.head import PriorScale, ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
 from bacoun.training import OnEpoch
@@ -28,7 +28,7 @@ class Laplace(ReducedHead):
     def __init__(
         self,
         *,
-        prior_scale: float = 1.0,
+        prior_scale: PriorScale = 1.0,
         n_draws: int = 500,
         tol: float = 0.01,
         fit_intercept: bool = True,

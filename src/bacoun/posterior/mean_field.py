@@ -56,6 +56,11 @@ class MeanField(BaseEstimator):
         started = time.perf_counter()
         generator = as_generator(generator)
         n_classes = check_training_set(features, labels, self.prior_scale)
+        if isinstance(self.prior_scale, str):
+            raise ValueError(
+                "prior_scale must be a number for MeanField; got 'evidence'. Fit Laplace with "
+                "prior_scale='evidence' first and take its prior_scale_."
+            )
         design = with_bias(features.float(), self.fit_intercept)
         n_points = len(design)
         weights = _GaussianWeights(design.shape[1], n_classes).to(design.device)

@@ -17,6 +17,9 @@ from torch import Tensor
 from bacoun.posterior.logistic import SoftmaxRegression, contrasts
 from bacoun.posterior.whitening import find_mode
 
+Spectrum = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]
+"""Left singular vectors (N, m), squared singular values (m,), right vectors (L, kept) by mask."""
+
 _NULL = 1e-12
 LARGEST_SHIFT = 0.1
 """A direction keeps its prior only if its mean moves by less than this many prior sd."""
@@ -54,7 +57,12 @@ class Reduction:
 
 
 def reduce(
-    features: Tensor, labels: Tensor, n_classes: int, prior_scale: float, tol: float
+    features: Tensor,
+    labels: Tensor,
+    n_classes: int,
+    prior_scale: float,
+    tol: float,
+    spectrum: Spectrum | None = None,
 ) -> tuple[Reduction, SoftmaxRegression, Tensor]:
     """Find the directions to infer, the density on them, and its mode.
 
@@ -63,12 +71,14 @@ def reduce(
     features : Tensor of shape (N, L), float64
     tol : float
         A direction is weak if eigenvalue * prior_scale^2 / 2 < tol; 0 drops only the null space.
+    spectrum : Spectrum, optional
+        Of the features, if it is known already.
 
     Returns
     -------
     Reduction, SoftmaxRegression over (N, r) features, mode of shape (K-1, r)
     """
-    left, eigenvalues, right = _eigen(features)
+    left, eigenvalues, right = spectrum or eigen(features)
     information = eigenvalues * prior_scale**2 / 2  # softmax weights are at most 1/2 for any K
     strong = information >= tol
     strong[0] = True  # a head that the data does not touch at all still has one direction
@@ -106,8 +116,8 @@ def _pull(posterior: SoftmaxRegression, mode: Tensor, left: Tensor) -> Tensor:
     return along.norm(dim=1)
 
 
-def _eigen(features: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-    """Left singular vectors (N, m), squared singular values (m,), and a way to right vectors.
+def eigen(features: Tensor) -> Spectrum:
+    """Spectrum of features (N, L).
 
     Largest first, the null space left out; worked out on the smaller side of the matrix.
     """
