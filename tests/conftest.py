@@ -4,12 +4,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from sklearn.datasets import make_moons
 
 from bacoun import BaCOUnClassifier
 from bacoun.boundary import FlowShell
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
+
+# A busy machine is no bug: nothing is timed in a test.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

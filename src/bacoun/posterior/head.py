@@ -18,7 +18,7 @@ from bacoun.posterior.diagnostics import Health, chain_statistics
 from bacoun.posterior.evidence import best_prior_scale
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, contrasts, mix
 from bacoun.posterior.predictive import moments_against_last, softmax_against_last
-from bacoun.posterior.reduction import Reduction, eigen, reduce
+from bacoun.posterior.reduction import Reduction, Spectrum, reduce
 from bacoun.randomness import as_generator, draw_seed, threads_for
 from bacoun.training import OnEpoch
 
@@ -89,9 +89,9 @@ class ReducedHead(BaseEstimator):
         started = time.perf_counter()
         generator = as_generator(generator)
         self.n_classes_ = check_training_set(features, labels, self.prior_scale)
-        design = with_bias(features.double(), self.fit_intercept)
+        design = with_bias(features, self.fit_intercept)
         with threads_for(design.numel() * design.shape[1]):
-            spectrum = eigen(design)
+            spectrum = Spectrum(design)
             self.prior_scale_ = (
                 best_prior_scale(design, labels, self.n_classes_, self.tol, spectrum)
                 if self.prior_scale == "evidence"

@@ -19,7 +19,8 @@ from scipy.linalg import helmert
 from torch import Tensor
 
 # Rows are taken in slices whose logits stay in the processor's cache.
-_SLICE_ELEMENTS = 1 << 19
+_SLICE_ELEMENTS = 1 << 18
+_SLICE_ROWS = 8192
 
 
 def contrasts(n_classes: int) -> Tensor:
@@ -63,8 +64,12 @@ class SoftmaxRegression:
 
     def __post_init__(self) -> None:
         one_hot = torch.nn.functional.one_hot(self.labels, self.n_classes)[:, :-1]
-        double = self.features.double()
-        self._label_sums = (one_hot.double().T @ double)[:, :, None]  # (K-1, r, 1)
+        sums = torch.zeros(self.shape, dtype=torch.float64, device=self.features.device)
+        for features, labels in zip(
+            self.features.split(_SLICE_ROWS), one_hot.split(_SLICE_ROWS), strict=True
+        ):
+            sums += labels.double().T @ features.double()
+        self._label_sums = sums[:, :, None]  # (K-1, r, 1)
         self._to_logits = against_last(self.n_classes).to(self.features.device)
 
     @property
@@ -92,19 +97,20 @@ class SoftmaxRegression:
     def _evaluate(
         self, weights: Tensor, *, want_value: bool, want_gradient: bool
     ) -> tuple[Tensor, Tensor]:
-        n_chains = weights.shape[2]
         relative = mix(self._to_logits, weights)
-        log_normaliser = torch.zeros(n_chains, dtype=torch.float64, device=weights.device)
-        expected = torch.zeros_like(relative)
-        rows = max(64, _SLICE_ELEMENTS // (len(relative) * n_chains))
+        columns = relative.transpose(0, 1).flatten(1)  # (r, (K-1) B): one wide product for all
+        log_normaliser = torch.zeros(weights.shape[2], dtype=torch.float64, device=weights.device)
+        sums = torch.zeros_like(columns)
+        rows = max(64, _SLICE_ELEMENTS // columns.shape[1])
         for start in range(0, len(self.features), rows):
             features = self.features[start : start + rows]
-            probabilities, log_sum = _softmax_against_last(features, relative, want_value)
+            logits = (features @ columns).unflatten(1, (len(relative), -1))
+            probabilities, log_sum = _softmax_against_last(logits, want_value)
             if want_value:
                 log_normaliser += log_sum.sum(dim=0, dtype=torch.float64)
             if want_gradient:
-                for k, column in enumerate(probabilities):
-                    expected[k].addmm_(features.T, column)
+                sums.addmm_(features.T, probabilities.flatten(1))
+        expected = sums.unflatten(1, (len(relative), -1)).transpose(0, 1)
         value = gradient = expected
         if want_value:
             # The sum over labels is linear in the weights, so it costs nothing to take it exactly.
@@ -127,7 +133,12 @@ class SoftmaxRegression:
         probabilities = self.probabilities(weights)
         a, b = columns[:, first], columns[:, second]
         covariance = probabilities @ (a * b) - (probabilities @ a) * (probabilities @ b)
-        return self.features.T @ (covariance[:, None] * self.features)
+        block = self.features.new_zeros(self.features.shape[1], self.features.shape[1])
+        for rows in torch.arange(len(self.features)).split(_SLICE_ROWS):
+            features = self.features[rows[0] : rows[-1] + 1]
+            weight = covariance[rows[0] : rows[-1] + 1, None]
+            block.addmm_(features.T, weight * features)
+        return block
 
     def hessian(self, weights: Tensor) -> Tensor:
         """Negative Hessian (d, d) of the log density, d = (K-1) r, at one draw (K-1, r)."""
@@ -143,15 +154,13 @@ class SoftmaxRegression:
         return hessian
 
 
-def _softmax_against_last(
-    features: Tensor, relative: Tensor, want_log_sum: bool
-) -> tuple[Tensor, Tensor]:
-    """Probabilities (K-1, n, B) of all but the last class, and log-sum-exp of the logits (n, B)."""
-    logits = relative.new_empty(len(relative), len(features), relative.shape[2])
-    for k, column in enumerate(relative):
-        torch.mm(features, column, out=logits[k])
-    largest = logits.amax(dim=0).clamp_(min=0)  # the last class has logit 0
-    exponentials = logits.sub_(largest).exp_()
-    total = exponentials.sum(dim=0).add_((-largest).exp_())
+def _softmax_against_last(logits: Tensor, want_log_sum: bool) -> tuple[Tensor, Tensor]:
+    """Probabilities (n, K-1, B) of all but the last class, and log-sum-exp of the logits (n, B).
+
+    Overwrites the logits (n, K-1, B) against the last class, whose own logit is 0.
+    """
+    largest = logits.amax(dim=1).clamp_(min=0)
+    exponentials = logits.sub_(largest[:, None]).exp_()
+    total = exponentials.sum(dim=1).add_((-largest).exp_())
     log_sum = total.log().add_(largest) if want_log_sum else total
-    return exponentials.div_(total), log_sum
+    return exponentials.div_(total[:, None]), log_sum

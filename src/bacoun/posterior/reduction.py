@@ -8,7 +8,6 @@ narrows its prior nor moves its mean by more than a stated amount.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,12 +16,62 @@ from torch import Tensor
 from bacoun.posterior.logistic import SoftmaxRegression, contrasts
 from bacoun.posterior.whitening import find_mode
 
-Spectrum = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]
-"""Left singular vectors (N, m), squared singular values (m,), right vectors (L, kept) by mask."""
-
 _NULL = 1e-12
+_ROWS = 8192
+_SMALL = 20_000_000  # numbers; larger heads are kept in float32
 LARGEST_SHIFT = 0.1
 """A direction keeps its prior only if its mean moves by less than this many prior sd."""
+
+
+class Spectrum:
+    """Eigenvalues of Phi' Phi, largest first and the null space left out, and their directions.
+
+    Worked out on the smaller side of the matrix, in float64.
+
+    Attributes
+    ----------
+    eigenvalues : Tensor of shape (m,)
+    """
+
+    def __init__(self, features: Tensor) -> None:
+        self._used = features.any(dim=0)  # the gate leaves half of the columns zero: null for free
+        self._used[0] = True
+        self._features = features if bool(self._used.all()) else features[:, self._used]
+        n_points, n_features = self._features.shape
+        self._wide = n_points < n_features
+        eigenvalues, vectors = torch.linalg.eigh(self._gram())
+        eigenvalues, vectors = eigenvalues.flip(0), vectors.flip(1)
+        seen = eigenvalues > _NULL * eigenvalues[0]
+        seen[0] = True
+        self.eigenvalues = eigenvalues[seen].clamp(min=0)
+        self._vectors = vectors[:, seen]
+        self._root = self.eigenvalues.sqrt().clamp(min=1e-150)
+
+    def _gram(self) -> Tensor:
+        if self._wide:
+            return self._features.double() @ self._features.double().T
+        n_features = self._features.shape[1]
+        gram = torch.zeros(n_features, n_features, dtype=torch.float64).to(self._features.device)
+        for rows in self._features.split(_ROWS):
+            gram.addmm_(rows.double().T, rows.double())
+        return gram
+
+    def basis(self, keep: Tensor) -> Tensor:
+        """Orthonormal directions (L, kept) of weight space, chosen by a mask (m,)."""
+        basis = self._vectors.new_zeros(len(self._used), int(keep.sum()))
+        if self._wide:
+            # Squaring the matrix cost half the digits of small directions; QR makes up for it.
+            right = self._features.double().T @ self._vectors[:, keep] / self._root[keep]
+            basis[self._used] = torch.linalg.qr(right)[0]
+        else:
+            basis[self._used] = self._vectors[:, keep]
+        return basis
+
+    def pull(self, residuals: Tensor) -> Tensor:
+        """Phi' times residuals (N, J), along each direction: shape (m, J)."""
+        if self._wide:
+            return self._root[:, None] * (self._vectors.T @ residuals.double())
+        return self._vectors.T @ (self._features.T @ residuals.to(self._features)).double()
 
 
 @dataclass(frozen=True)
@@ -68,7 +117,7 @@ def reduce(
 
     Parameters
     ----------
-    features : Tensor of shape (N, L), float64
+    features : Tensor of shape (N, L)
     tol : float
         A direction is weak if eigenvalue * prior_scale^2 / 2 < tol; 0 drops only the null space.
     spectrum : Spectrum, optional
@@ -78,20 +127,24 @@ def reduce(
     -------
     Reduction, SoftmaxRegression over (N, r) features, mode of shape (K-1, r)
     """
-    left, eigenvalues, right = spectrum or eigen(features)
+    spectrum = spectrum or Spectrum(features)
+    eigenvalues = spectrum.eigenvalues
     information = eigenvalues * prior_scale**2 / 2  # softmax weights are at most 1/2 for any K
     strong = information >= tol
     strong[0] = True  # a head that the data does not touch at all still has one direction
     mode = None
     while True:
-        basis = right(strong)
-        posterior = SoftmaxRegression(features @ basis, labels, n_classes, prior_scale)
+        basis = spectrum.basis(strong)
+        precision = torch.float64 if len(features) * basis.shape[1] <= _SMALL else torch.float32
+        seen = features.to(precision) @ basis.to(precision)
+        posterior = SoftmaxRegression(seen, labels, n_classes, prior_scale)
         mode = find_mode(posterior, eigenvalues[strong], start=mode)
         if bool(strong.all()):
             return Reduction(basis, eigenvalues), posterior, mode
         weak = ~strong
         shift = torch.zeros_like(eigenvalues)
-        shift[weak] = prior_scale * _pull(posterior, mode, left[:, weak]) * eigenvalues[weak].sqrt()
+        pull = spectrum.pull(_residuals(posterior, mode)).norm(dim=1)
+        shift[weak] = prior_scale * pull[weak]
         returning = weak & (shift > LARGEST_SHIFT)
         if not bool(returning.any()):
             reduction = Reduction(
@@ -108,38 +161,8 @@ def reduce(
         mode = start[:, strong]
 
 
-def _pull(posterior: SoftmaxRegression, mode: Tensor, left: Tensor) -> Tensor:
-    """Largest component over contrasts (J,) of the residuals Y - P along left vectors (N, J)."""
+def _residuals(posterior: SoftmaxRegression, mode: Tensor) -> Tensor:
+    """Labels minus probabilities at the mode, in contrasts: shape (N, K-1)."""
     one_hot = torch.nn.functional.one_hot(posterior.labels, posterior.n_classes)
     residual = one_hot - posterior.probabilities(mode)
-    along = left.T @ residual @ contrasts(posterior.n_classes).to(residual)
-    return along.norm(dim=1)
-
-
-def eigen(features: Tensor) -> Spectrum:
-    """Spectrum of features (N, L).
-
-    Largest first, the null space left out; worked out on the smaller side of the matrix.
-    """
-    used = features.any(dim=0)  # the gate leaves half of the columns zero: null directions for free
-    used[0] = True
-    n_all, features = len(used), features[:, used]
-    n_points, n_features = features.shape
-    wide = n_points < n_features
-    gram = features @ features.T if wide else features.T @ features
-    eigenvalues, vectors = torch.linalg.eigh(gram)
-    eigenvalues, vectors = eigenvalues.flip(0), vectors.flip(1)
-    seen = eigenvalues > _NULL * eigenvalues[0]
-    seen[0] = True
-    eigenvalues, vectors = eigenvalues[seen].clamp(min=0), vectors[:, seen]
-    root = eigenvalues.sqrt().clamp(min=1e-150)
-
-    def right(keep: Tensor) -> Tensor:
-        basis = features.new_zeros(n_all, int(keep.sum()))
-        if not wide:
-            basis[used] = vectors[:, keep]
-        else:  # squaring the matrix cost half the digits of small directions; QR makes up for it
-            basis[used] = torch.linalg.qr(features.T @ vectors[:, keep] / root[keep])[0]
-        return basis
-
-    return (vectors if wide else features @ vectors / root), eigenvalues, right
+    return residual @ contrasts(posterior.n_classes).to(residual)

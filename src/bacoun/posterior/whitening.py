@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bacoun.posterior.logistic import SoftmaxRegression
 
-LARGEST_FULL = 8192
+LARGEST_FULL = 10_000
 """Up to this many dimensions one full factor is used, above it one factor for each contrast."""
 
 
@@ -23,13 +23,13 @@ def find_mode(
     In the eigenbasis of the features, `eigenvalues / 2 + 1 / sigma^2` bounds the Hessian from
     above and is diagonal: it scales the coordinates for free.
     """
-    double = posterior.to(torch.float64)
     step = (eigenvalues.double() / 4 + 1 / posterior.prior_scale**2).rsqrt()
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         scaled = torch.from_numpy(flat).to(step.device).reshape(posterior.shape)
-        value, gradient = double.value_and_gradient((scaled * step)[:, :, None])
-        return -float(value), -(gradient[:, :, 0] * step).flatten().cpu().numpy()
+        weights = (scaled * step)[:, :, None].to(posterior.features)
+        value, gradient = posterior.value_and_gradient(weights)
+        return -float(value), -(gradient[:, :, 0].double() * step).flatten().cpu().numpy()
 
     first = torch.zeros(posterior.shape, dtype=torch.float64) if start is None else start / step
     # Scaled coordinates have a posterior sd of about one or more, so 1e-4 is far inside it.
@@ -95,7 +95,9 @@ def whiten(posterior: SoftmaxRegression, mode: Tensor, *, full: bool | None = No
         hessians = torch.stack(blocks)
         hessians.diagonal(dim1=1, dim2=2).add_(1 / posterior.prior_scale**2)
     lower = torch.linalg.cholesky(hessians)
+    del hessians  # several hundred MB for a head of ten thousand weights
     log_det = -float(lower.diagonal(dim1=1, dim2=2).log().sum())
     eye = torch.eye(lower.shape[1], dtype=lower.dtype, device=lower.device).expand_as(lower)
-    factor = torch.linalg.solve_triangular(lower.mT, eye, upper=True)
-    return Whitening(mode.double(), factor, log_det)
+    return Whitening(
+        mode.double(), torch.linalg.solve_triangular(lower.mT, eye, upper=True), log_det
+    )
