@@ -5,5 +5,12 @@ from bacoun.datasets.synthetic import (
     gaussian_mixture_entropy,
     gaussian_mixture_regions,
 )
+from bacoun.datasets.wine import Wine, load_wine
 
-__all__ = ["gaussian_mixture", "gaussian_mixture_entropy", "gaussian_mixture_regions"]
+__all__ = [
+    "Wine",
+    "gaussian_mixture",
+    "gaussian_mixture_entropy",
+    "gaussian_mixture_regions",
+    "load_wine",
+]

@@ -23,6 +23,7 @@ _QUARTER_TURN = math.pi / 2  # takes a Gaussian to an independent draw
 _LARGEST_STEP = math.pi / 6  # skewed posteriors have walls that longer steps jump into
 _DIVERGED = -1000.0
 _FLOOR = 0.02
+_LARGE = 100_000_000  # rows times dimensions
 
 
 class HMC(ReducedHead):
@@ -83,16 +84,21 @@ class HMC(ReducedHead):
             value, gradient = target.value_and_gradient(weights)
             return value, whitening.pull_back(gradient)
 
-        n_chains = self.n_chains or 64
-        n_iterations = self.n_iterations or max(30, -(-4 * self.n_draws // n_chains))
         dimension = mode.numel()
+        # Large heads pay for every gradient, so they get fewer chains, each still whole.
+        large = len(posterior.features) * dimension > _LARGE
+        n_chains = self.n_chains or (32 if large else 64)
+        n_warmup = (25 if large else 40) if self.n_warmup is None else self.n_warmup
+        n_iterations = self.n_iterations or max(
+            30, -(-(2 if large else 4) * self.n_draws // n_chains)
+        )
         # A superchain starts from one Laplace draw, so that nested R-hat sees what it forgot.
         n_starts = N_SUPERCHAINS if n_chains % N_SUPERCHAINS == 0 else n_chains
         starts = torch.randn(dimension, n_starts, generator=generator)
         run = sample_chains(
             density,
             starts.repeat_interleave(n_chains // n_starts, dim=1).to(target.features),
-            n_warmup=40 if self.n_warmup is None else self.n_warmup,
+            n_warmup=n_warmup,
             n_iterations=n_iterations,
             target_accept=self.target_accept,
             generator=generator,

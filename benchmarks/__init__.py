@@ -1,0 +1,1 @@
+"""Speed and agreement, measured in one run against peers: `make bench`."""
