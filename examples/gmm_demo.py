@@ -54,8 +54,12 @@ def main() -> None:
     console = Console(width=110)
     X, y = gaussian_mixture(500, random_state=0)
     table = Table(title="The paper's GMM table, entropies in nats (largest possible: 1.10)")
-    for name in ("model", "accuracy", *(f"{p} {r}" for p in ("aleat.", "epist.") for r in REGIONS)):
-        table.add_column(name, justify="left" if name == "model" else "right")
+    table.add_column("model", no_wrap=True)
+    headings = [
+        f"{part} {region}" for part in ("aleat.", "epist.") for region in ("in", "out", "mid")
+    ]
+    for heading in ("accuracy", *headings):
+        table.add_column(heading, justify="right")
     figure, axes = plt.subplots(
         3, 4, figsize=(15, 11), sharex=True, sharey=True, layout="constrained"
     )

@@ -11,6 +11,8 @@ from torch import nn
 
 from bacoun import BaCOUnClassifier, decompose
 from bacoun.boundary import sample_shell
+from bacoun.datasets import gaussian_mixture
+from bacoun.posterior import MeanField
 
 GRID = np.random.default_rng(0).uniform(-4, 4, (300, 2))
 
@@ -224,6 +226,78 @@ def test_a_constant_column_does_no_harm(fast, moons):
     model = fast().fit(wide, y)
     assert model.scale_[2] == 1
     assert model.score(wide, y) > 0.8
+
+
+# --- model and OOD --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return BaCOUnClassifier.quick(random_state=0).fit(*gaussian_mixture(500, 1))
+
+
+def test_model_and_ood_add_up_to_epistemic(model):
+    parts = model.uncertainty(GRID, split=True)
+    assert (parts.model >= 0).all()
+    assert (parts.ood >= 0).all()
+    np.testing.assert_allclose(parts.model + parts.ood, parts.epistemic, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(parts.aleatoric + parts.epistemic, parts.total, rtol=0, atol=1e-15)
+
+
+def test_the_split_has_two_more_columns_and_only_if_asked_for(model):
+    whole, parts = model.uncertainty(GRID[:3]), model.uncertainty(GRID[:3], split=True)
+    assert whole.model is None
+    assert whole.ood is None
+    assert list(parts.to_frame()) == ["total", "aleatoric", "epistemic", "model", "ood"]
+
+
+def test_the_split_does_not_depend_on_order_or_company(model):
+    order = np.random.default_rng(1).permutation(len(GRID))
+    together = model.uncertainty(GRID, split=True).to_frame().to_numpy()
+    shuffled = model.uncertainty(GRID[order], split=True).to_frame().to_numpy()
+    alone = model.uncertainty(GRID[:5], split=True).to_frame().to_numpy()
+    np.testing.assert_array_equal(together, model.uncertainty(GRID, split=True).to_frame())
+    np.testing.assert_allclose(together[order], shuffled, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(together[:5], alone, rtol=0, atol=1e-12)
+
+
+def test_doubt_is_about_the_model_between_classes_and_ood_far_away(mixture):
+    means = np.array([[0.0, 4.0], [-np.sqrt(12), -2.0], [np.sqrt(12), -2.0]])
+    between = np.vstack([(means + np.roll(means, 1, axis=0)) / 2, means.mean(axis=0)])
+    near = mixture.uncertainty(between, split=True)
+    assert (near.model > near.ood).all()
+    angle = np.linspace(0, 2 * np.pi, 60, endpoint=False)
+    far = mixture.uncertainty(30 * np.column_stack([np.cos(angle), np.sin(angle)]), split=True)
+    assert (far.ood > 10 * far.model).all()
+
+
+def test_a_loaded_model_splits_to_the_bit(mixture, tmp_path):
+    mixture.save(tmp_path / "model")
+    loaded = BaCOUnClassifier.load(tmp_path / "model")
+    X = 5 * GRID
+    pd.testing.assert_frame_equal(
+        loaded.uncertainty(X, split=True).to_frame(),
+        mixture.uncertainty(X, split=True).to_frame(),
+        check_exact=True,
+    )
+
+
+class OwnHead(BaseEstimator):
+    def fit(self, features, labels, *, generator=None):
+        return self
+
+    def predict_proba_samples(self, features):
+        return torch.full((5, len(features), 2), 0.5)
+
+
+@pytest.mark.parametrize("posterior", [MeanField(n_draws=5, n_iterations=10), OwnHead()])
+def test_a_head_that_cannot_split_says_so_in_one_sentence(fast, moons, posterior):
+    model = fast(posterior=posterior).fit(*moons)
+    with pytest.raises(ValueError, match=f"got {type(posterior).__name__}. Fit with") as info:
+        model.uncertainty(GRID, split=True)
+    assert str(info.value).startswith("split=True needs a posterior of 'hmc', 'nuts' or 'laplace'")
+    assert "\n" not in str(info.value)
+    assert model.uncertainty(GRID).model is None
 
 
 # --- kinds of labels and tables -------------------------------------------------------------------

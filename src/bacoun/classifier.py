@@ -237,12 +237,22 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
         (samples,) = self._score(X, lambda points: (self._samples(points, joint).movedim(1, 0),))
         return np.moveaxis(samples, 0, 1)
 
-    def uncertainty(self, X: ArrayLike) -> Uncertainty[np.ndarray]:
-        """Total, aleatoric and epistemic uncertainty, each (N,), in nats."""
+    def uncertainty(self, X: ArrayLike, split: bool = False) -> Uncertainty[np.ndarray]:
+        """Total, aleatoric and epistemic uncertainty, each (N,), in nats.
+
+        Parameters
+        ----------
+        split : bool
+            Also split epistemic into `model`, doubt about the weights in which the data outweighs
+            the prior, and `ood`, doubt about all others; for a posterior of "hmc", "nuts" or
+            "laplace". All parts then come from nested draws: they add up exactly, and differ from
+            those without split by Monte Carlo error and by a Gaussian approximation of the weights
+            in which the prior outweighs the data.
+        """
 
         def parts(points: Tensor) -> tuple[Tensor, ...]:
-            uncertainty = from_moments(*self._moments(points))
-            return uncertainty.total, uncertainty.aleatoric, uncertainty.epistemic
+            moments = self._nested_moments(points) if split else self._moments(points)
+            return tuple(from_moments(*moments).parts().values())
 
         return Uncertainty(*self._score(X, parts))
 
@@ -307,6 +317,16 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
             return self.posterior_.predict_moments(self._design(points))
         samples = self._samples(points)
         return samples.mean(dim=0, dtype=torch.float64), decompose(samples).aleatoric
+
+    def _nested_moments(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What `from_moments` needs to split epistemic: (N, K), (N,) and (N,)."""
+        if not hasattr(self.posterior_, "predict_split"):
+            raise ValueError(
+                "split=True needs a posterior of 'hmc', 'nuts' or 'laplace'; got "
+                f"{type(self.posterior_).__name__}. Fit with one of these, or pass split=False."
+            )
+        mean, inner_entropy, mean_entropy = self.posterior_.predict_split(self._design(points))
+        return mean, mean_entropy, inner_entropy
 
     def _score(
         self, X: ArrayLike, function: Callable[[Tensor], tuple[Tensor, ...]]

@@ -19,6 +19,17 @@ from bacoun.posterior.evidence import best_prior_scale
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, contrasts, mix
 from bacoun.posterior.predictive import moments_against_last, softmax_against_last
 from bacoun.posterior.reduction import Reduction, Spectrum, reduce
+from bacoun.posterior.split import (
+    CUT,
+    LARGEST,
+    N_INNER,
+    Conditional,
+    condition,
+    inner_noise,
+    is_weak,
+    n_entries,
+    nested_moments,
+)
 from bacoun.randomness import as_generator, draw_seed, threads_for
 from bacoun.training import OnEpoch
 
@@ -101,23 +112,38 @@ class ReducedHead(BaseEstimator):
                 design, labels, self.n_classes_, self.prior_scale_, self.tol, spectrum
             )
             self.chains_, facts = self._sample(posterior, mode, generator, on_epoch)
-        self._keep_draws(generator)
+            draws = self._keep_draws(generator)
+            self._keep_split(posterior, mode, draws, generator)
         facts |= {"seconds": time.perf_counter() - started}
         self.health_ = self._health(facts, posterior.features)
         self.health_.warn_if_unsettled()
         return self
 
-    def _keep_draws(self, generator: Generator) -> None:
-        """Thin the chains to `n_draws` and put them where `predict_proba_samples` needs them."""
+    def _keep_draws(self, generator: Generator) -> Tensor:
+        """Thin the chains to draws (S, K-1, r); put them where `predict_proba_samples` looks."""
         pooled = self.chains_.transpose(0, 1).flatten(0, 1)  # iteration by iteration
         rows = torch.linspace(0, len(pooled) - 1, self.n_draws).round().long()
         to_logits = against_last(self.n_classes_)
-        weights = mix(to_logits, pooled[rows].permute(1, 2, 0))  # (K-1, r, S)
+        draws = pooled[rows]
+        weights = mix(to_logits, draws.permute(1, 2, 0))  # (K-1, r, S)
         eps = torch.randn(self.n_classes_ - 1, 1, self.n_draws, generator=generator)
         tail = self.prior_scale_ * mix(to_logits, eps.to(weights))
         stacked = torch.cat([weights, tail], dim=1)  # (K-1, r + 1, S)
         self.weights_ = stacked.permute(1, 0, 2).flatten(1).float().contiguous()
         self.joint_seed_ = draw_seed(generator)
+        return draws
+
+    def _keep_split(
+        self,
+        posterior: SoftmaxRegression,
+        mode: Tensor,
+        draws: Tensor,
+        generator: Generator,
+        cut: float = CUT,
+    ) -> None:
+        """Keep what `predict_split` needs, for directions weaker than `cut`; None if too large."""
+        weak = is_weak(self.reduction_.eigenvalues, self.prior_scale_, cut)
+        self.split_ = condition(posterior, mode, weak, draws, draw_seed(generator))
 
     def _logits(self, features: Tensor) -> Tensor:
         """Logits against the last class (N, K-1, S)."""
@@ -144,6 +170,38 @@ class ReducedHead(BaseEstimator):
         """Mean over draws of the class probabilities (N, K) and of their entropy (N,), in nats."""
         self._check_fitted()
         return moments_against_last(self._logits(features))
+
+    def predict_split(
+        self, features: Tensor, n_inner: int = N_INNER
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Moments that split epistemic uncertainty into model and OOD; see `split.py`.
+
+        Parameters
+        ----------
+        features : Tensor of shape (N, L)
+        n_inner : int
+            Inner draws M of the directions in which the prior outweighs the data, for each of the
+            S posterior draws of the others. The cut between them is at equal weight.
+
+        Returns
+        -------
+        Mean probabilities (N, K), mean over S of the entropy of the mean over M (N,), and mean
+        entropy (N,), in nats
+        """
+        self._check_fitted()
+        if self.split_ is None:
+            weak = is_weak(self.reduction_.eigenvalues, self.prior_scale_)
+            raise ValueError(
+                f"split=True needs a head with at most {LARGEST} numbers between its weak and all "
+                f"directions, kept by fit; this one has {n_entries(self.n_classes_, weak)} and "
+                "kept none. Fit again with a larger tol, such as 1.0."
+            )
+        q, rho = self.reduction_.split(with_bias(features, self.fit_intercept))
+        return nested_moments(
+            self.split_.logits(q, self.weights_[:-1]),
+            self.split_.spread(q, rho, self.prior_scale_),
+            inner_noise(self.n_classes_ - 1, n_inner, self.n_draws, self.split_.seed),
+        )
 
     def _joint_logits(self, features: Tensor) -> Tensor:
         features = with_bias(features, self.fit_intercept)
@@ -211,6 +269,7 @@ class ReducedHead(BaseEstimator):
             "eigenvalues": self.reduction_.eigenvalues,
             "weights": self.weights_,
             "joint_seed": self.joint_seed_,
+            "split": None if self.split_ is None else self.split_.get_state(),
             "health": vars(self.health_),
         }
 
@@ -228,6 +287,8 @@ class ReducedHead(BaseEstimator):
         )
         self.weights_ = state["weights"]
         self.joint_seed_ = state["joint_seed"]
+        split = state.get("split")  # files written before there was a split have none
+        self.split_ = None if split is None else Conditional(**split)
         return self
 
 

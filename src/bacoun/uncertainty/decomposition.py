@@ -27,15 +27,25 @@ class Uncertainty(Generic[Array]):
         Mean entropy of the single predictions: classes overlap here.
     epistemic : (N,)
         What is left: the draws disagree, because nothing like this was seen.
+    model, ood : (N,), or None if not asked for
+        Epistemic in two parts: doubt about directions in which the data outweighs the prior, such
+        as where the class boundary runs, and doubt about all others, away from the data.
     """
 
     total: Array
     aleatoric: Array
     epistemic: Array
+    model: Array | None = None
+    ood: Array | None = None
+
+    def parts(self) -> dict[str, Array]:
+        """The parts that are there, by name."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: part for name, part in named.items() if part is not None}
 
     def to_frame(self, index: Iterable[object] | None = None) -> pd.DataFrame:
         """A column for each part."""
-        columns = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+        columns = {name: np.asarray(part) for name, part in self.parts().items()}
         return pd.DataFrame(columns, index=None if index is None else pd.Index(list(index)))
 
 
@@ -66,9 +76,26 @@ def decompose(probabilities: Tensor) -> Uncertainty[Tensor]:
     return from_moments(probabilities.mean(dim=0, dtype=torch.float64), single)
 
 
-def from_moments(mean: Tensor, mean_entropy: Tensor) -> Uncertainty[Tensor]:
-    """Split the entropy of mean probabilities (N, K), given the mean entropy (N,) over draws."""
-    # Rounding must not break total <= log K, nor 0 <= aleatoric <= total (Jensen).
+def from_moments(
+    mean: Tensor, mean_entropy: Tensor, inner_entropy: Tensor | None = None
+) -> Uncertainty[Tensor]:
+    """Split the entropy of mean probabilities, given mean entropies over draws.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (N, K)
+    mean_entropy : Tensor of shape (N,)
+        Mean over all draws of the entropy of each.
+    inner_entropy : Tensor of shape (N,), optional
+        For nested draws: mean over the outer draws of the entropy of the mean over the inner ones.
+        Splits epistemic into model (above it) and ood (below it).
+    """
+    # Rounding must not break total <= log K, nor 0 <= aleatoric <= inner <= total (Jensen).
     total = torch.special.entr(mean).sum(dim=1).clamp(0, math.log(mean.shape[1]))
     aleatoric = torch.minimum(mean_entropy.clamp(min=0), total)
-    return Uncertainty(total=total, aleatoric=aleatoric, epistemic=total - aleatoric)
+    if inner_entropy is None:
+        return Uncertainty(total=total, aleatoric=aleatoric, epistemic=total - aleatoric)
+    inner = torch.minimum(torch.maximum(inner_entropy, aleatoric), total)
+    return Uncertainty(
+        total, aleatoric, total - aleatoric, model=total - inner, ood=inner - aleatoric
+    )
