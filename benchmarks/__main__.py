@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bacoun.posterior import HMC
+from bacoun.posterior import HMC, Laplace, MeanField
 from bacoun.posterior.diagnostics import chain_statistics
 from bacoun.uncertainty import decompose
 from benchmarks.heads import Head, gmm_head, mnist_size_head, synthetic_head, wine_head
@@ -135,6 +135,37 @@ def run_prediction(n_points: int = 20_000) -> dict[str, Any]:
     }
 
 
+def run_approximations() -> dict[str, Any]:
+    """How far Laplace and mean-field VI are from exact HMC on the GMM head."""
+    head = cached("gmm", gmm_head)
+    rows = {"in": head.asked_in, "out": head.asked_out}
+    kinds = {
+        "HMC": HMC(n_draws=2000),
+        "Laplace": Laplace(n_draws=2000),
+        "Laplace, a factor for each contrast": Laplace(n_draws=2000, full=False),
+        "MeanField": MeanField(n_draws=2000),
+    }
+    found: dict[str, Any] = {}
+    exact: dict[str, torch.Tensor] = {}
+    for name, posterior in kinds.items():
+        posterior.fit(head.features, head.labels, generator=torch.Generator().manual_seed(0))
+        for where, points in rows.items():
+            samples = posterior.predict_proba_samples(points.double()).clamp(min=1e-300)
+            odds = samples[:, :, 0].log() - samples[:, :, 1].log()
+            exact.setdefault(f"p {where}", samples.mean(0))
+            exact.setdefault(f"sd {where}", odds.std(0))
+            found[f"{name}, {where}"] = {
+                "epistemic": float(decompose(samples).epistemic.mean()),
+                "mean difference of probabilities": float(
+                    (samples.mean(0) - exact[f"p {where}"]).abs().mean()
+                ),
+                "log-odds sd over that of HMC": float(
+                    (odds.std(0) / exact[f"sd {where}"]).median()
+                ),
+            }
+    return found
+
+
 def run_five_million() -> dict[str, Any]:
     """Score five million rows in a stream: seconds, rows a second."""
     head = cached("gmm", gmm_head)
@@ -182,6 +213,7 @@ def tasks() -> dict[str, Callable[[], dict[str, Any]]]:
     for n_points in GROWTH:
         for sampler in ("bacoun HMC", "nutpie, whitened"):
             found[f"growth/{n_points}/{sampler}"] = lambda n=n_points, s=sampler: run_growth(n, s)
+    found["approximations/gmm"] = run_approximations
     found["prediction/five million rows"] = run_five_million
     return found
 

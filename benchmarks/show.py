@@ -39,9 +39,9 @@ def print_tables(runs: Runs) -> None:
         console.print(
             f"slope of log time in log N between 1e4 and 1e5: {math.log10(last / first):.2f}"
         )
-    for name in ("mnist-size/bacoun HMC", "prediction/gmm", "prediction/five million rows"):
-        if name in runs:
-            console.print(name, runs[name])
+    for name, run in runs.items():
+        if not name.startswith(("samplers/", "growth/")):
+            console.print(name, run)
 
 
 def _print_samplers(console: Console, title: str, samplers: Runs) -> None:

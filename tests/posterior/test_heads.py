@@ -79,6 +79,18 @@ def test_health_names_the_inference(fitted):
     assert head.diagnose(features[:5]).inference == type(head).__name__
 
 
+@pytest.mark.parametrize("kind", [HMC, Laplace])
+def test_chains_are_handed_to_arviz_and_not_kept_in_files(kind, small_head):
+    features, labels, _ = small_head
+    head = kind().fit(features, labels, generator=seed(0))
+    weights = head.to_arviz().posterior["weights"]
+    assert weights.shape == tuple(head.chains_.shape)
+    loaded = clone(head).set_state(head.get_state())
+    for question in (loaded.to_arviz, lambda: loaded.diagnose(features)):
+        with pytest.raises(NotFittedError, match="not kept in files"):
+            question()
+
+
 @pytest.mark.parametrize("name", HEADS)
 def test_predicting_before_fitting_is_refused(name):
     with pytest.raises(NotFittedError, match="call fit first"):

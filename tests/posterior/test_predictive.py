@@ -2,7 +2,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bacoun.posterior.predictive import moments_against_last, softmax_against_last
+from bacoun.posterior.predictive import (
+    moments_against_last,
+    moments_of_product,
+    softmax_against_last,
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -15,6 +19,18 @@ def test_moments_are_the_means_of_the_softmax(n_columns, scale, seed):
     torch.testing.assert_close(mean, probabilities.mean(dim=0))
     expected = torch.special.entr(probabilities).sum(dim=2).mean(dim=0)
     torch.testing.assert_close(entropy, expected, atol=1e-9, rtol=1e-7)
+
+
+def test_slices_of_a_product_give_the_same_moments(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(70, 5, generator=generator, dtype=torch.float64)
+    weights = torch.randn(5, 2 * 30, generator=generator, dtype=torch.float64)
+    whole = moments_of_product(points, weights, 2)
+    monkeypatch.setattr("bacoun.posterior.predictive._SLICE_ELEMENTS", 1000)
+    for one, other in zip(whole, moments_of_product(points, weights, 2), strict=True):
+        torch.testing.assert_close(one, other)
+    logits = (points @ weights).unflatten(1, (2, 30))
+    torch.testing.assert_close(whole[0], softmax_against_last(logits).mean(dim=0))
 
 
 def test_the_last_class_has_logit_zero():

@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from bacoun.posterior.diagnostics import Health, chain_statistics
 from bacoun.posterior.evidence import best_prior_scale
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, contrasts, mix
-from bacoun.posterior.predictive import moments_against_last, softmax_against_last
+from bacoun.posterior.predictive import moments_of_product, softmax_against_last
 from bacoun.posterior.reduction import Reduction, Spectrum, reduce
 from bacoun.posterior.split import (
     CUT,
@@ -147,9 +147,12 @@ class ReducedHead(BaseEstimator):
 
     def _logits(self, features: Tensor) -> Tensor:
         """Logits against the last class (N, K-1, S)."""
-        q, rho = self.reduction_.split(with_bias(features, self.fit_intercept))
-        flat = torch.cat([q, rho], dim=1) @ self.weights_.to(q)
+        flat = self._coordinates(features) @ self.weights_.to(features)
         return flat.unflatten(1, (self.n_classes_ - 1, self.n_draws))
+
+    def _coordinates(self, features: Tensor) -> Tensor:
+        """What the draws are multiplied with: q and rho side by side (N, r + 1)."""
+        return torch.cat(self.reduction_.split(with_bias(features, self.fit_intercept)), dim=1)
 
     def predict_proba_samples(self, features: Tensor, joint: bool = False) -> Tensor:
         """Class probabilities (S, N, K) of features (N, L) under each posterior draw.
@@ -169,7 +172,8 @@ class ReducedHead(BaseEstimator):
     def predict_moments(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Mean over draws of the class probabilities (N, K) and of their entropy (N,), in nats."""
         self._check_fitted()
-        return moments_against_last(self._logits(features))
+        weights = self.weights_.to(features)
+        return moments_of_product(self._coordinates(features), weights, self.n_classes_ - 1)
 
     def predict_split(
         self, features: Tensor, n_inner: int = N_INNER
@@ -219,11 +223,26 @@ class ReducedHead(BaseEstimator):
 
     def diagnose(self, features: Tensor) -> Health:
         """Health at the logits of the given features (N, L); keep N in the tens."""
-        self._check_fitted()
-        if not hasattr(self, "chains_"):
-            raise NotFittedError("the chains are not kept in files; fit again to diagnose.")
+        self._check_chains()
         q, _ = self.reduction_.split(with_bias(features.double(), self.fit_intercept))
         return self._health({}, q)
+
+    def to_arviz(self) -> Any:
+        """The unthinned chains for ArviZ: `weights` of shape (chain, draw, contrast, direction)."""
+        self._check_chains()
+        try:
+            import arviz
+        except ImportError as error:
+            raise ImportError("to_arviz needs ArviZ: pip install arviz.") from error
+        groups: Any = {"posterior": {"weights": self.chains_.double().cpu().numpy()}}
+        if int(arviz.__version__.split(".")[0]) >= 1:
+            return arviz.from_dict(groups)
+        return arviz.from_dict(**groups)
+
+    def _check_chains(self) -> None:
+        self._check_fitted()
+        if not hasattr(self, "chains_"):
+            raise NotFittedError("the chains are not kept in files; fit again to look at them.")
 
     def _health(self, facts: dict[str, Any], q: Tensor) -> Health:
         """Health at up to 16 evenly spaced rows of coordinates q (N, r)."""
