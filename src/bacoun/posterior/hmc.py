@@ -38,8 +38,8 @@ class HMC(ReducedHead):
         Draws kept for prediction, evenly spaced over all chains.
     n_chains, n_warmup, n_iterations : int, optional
         Chains that advance together, iterations to settle, iterations kept. None: chosen by size.
-    target_accept : float
-        Acceptance that the step size is tuned to during warm-up.
+    target_accept : float, optional
+        Harmonic mean of the chains' acceptance that the step size is tuned to. None: by size.
     tol : float
         Which weak directions keep their prior; 0 infers all but the null space. See `reduce`.
     fit_intercept : bool
@@ -54,7 +54,7 @@ class HMC(ReducedHead):
         n_chains: int | None = None,
         n_warmup: int | None = None,
         n_iterations: int | None = None,
-        target_accept: float = 0.8,
+        target_accept: float | None = None,
         tol: float = 0.01,
         fit_intercept: bool = True,
     ) -> None:
@@ -85,13 +85,12 @@ class HMC(ReducedHead):
             return value, whitening.pull_back(gradient)
 
         dimension = mode.numel()
-        # Large heads pay for every gradient, so they get fewer chains, each still whole.
+        # Large heads pay dearly for every gradient: fewer chains, and steps as long as they can be.
         large = len(posterior.features) * dimension > _LARGE
         n_chains = self.n_chains or (32 if large else 64)
         n_warmup = (25 if large else 40) if self.n_warmup is None else self.n_warmup
-        n_iterations = self.n_iterations or max(
-            30, -(-(2 if large else 4) * self.n_draws // n_chains)
-        )
+        wanted = (2 if large else 4) * self.n_draws
+        n_iterations = self.n_iterations or max(30, math.ceil(wanted / n_chains))
         # A superchain starts from one Laplace draw, so that nested R-hat sees what it forgot.
         n_starts = N_SUPERCHAINS if n_chains % N_SUPERCHAINS == 0 else n_chains
         starts = torch.randn(dimension, n_starts, generator=generator)
@@ -100,7 +99,7 @@ class HMC(ReducedHead):
             starts.repeat_interleave(n_chains // n_starts, dim=1).to(target.features),
             n_warmup=n_warmup,
             n_iterations=n_iterations,
-            target_accept=self.target_accept,
+            target_accept=self.target_accept or (0.7 if large else 0.8),
             generator=generator,
             on_epoch=on_epoch,
         )
