@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from abc import abstractmethod
 from functools import lru_cache
 from typing import Any, Literal, Self
@@ -235,9 +236,12 @@ class ReducedHead(BaseEstimator):
         except ImportError as error:
             raise ImportError("to_arviz needs ArviZ: pip install arviz.") from error
         groups: Any = {"posterior": {"weights": self.chains_.double().cpu().numpy()}}
-        if int(arviz.__version__.split(".")[0]) >= 1:
-            return arviz.from_dict(groups)
-        return arviz.from_dict(**groups)
+        with warnings.catch_warnings():
+            # More chains than draws is what lock-step chains look like, not a swapped axis.
+            warnings.filterwarnings("ignore", message="More chains", category=UserWarning)
+            if int(arviz.__version__.split(".")[0]) >= 1:
+                return arviz.from_dict(groups)
+            return arviz.from_dict(**groups)
 
     def _check_chains(self) -> None:
         self._check_fitted()
