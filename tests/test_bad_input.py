@@ -146,7 +146,7 @@ SETTINGS = {
     ),
     "a number for a step": ({"posterior": 3}, "or an object with fit and predict_proba_samples"),
     "no features": ({"features": None}, "or an object with fit and transform; got None"),
-    "prior": ({"posterior": "laplace", "posterior__prior_scale": -1.0}, "positive number or 'evidence'; got -1"),
+    "prior": ({"posterior": "laplace", "posterior__prior_scale": -1.0}, "or 'evidence'; got -1"),
 }
 
 
