@@ -237,12 +237,13 @@ def _installed(name: str) -> str | None:
 def main(parts: list[str]) -> None:
     """Measure what is missing and show everything."""
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {"runs": {}}
+    measured_with = record.get("versions", {})
     names = ("bacoun", "torch", "nutpie", "numpyro", "blackjax", "jax", "pyro-ppl")
     record |= {
         "command": "make bench",
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
-        "versions": {name: _installed(name) for name in names},
+        "versions": {name: _installed(name) or measured_with.get(name) for name in names},
     }
     for name, build in BUILD.items():
         cached(name, build)
