@@ -14,7 +14,7 @@ from bacoun.training import OnEpoch
 
 
 class Laplace(ReducedHead):
-    """Gaussian approximation of the posterior: quick, and too sure of itself far from the data.
+    """Gaussian approximation of the posterior: quick, and off where the posterior is skewed.
 
     Parameters
     ----------
