@@ -310,8 +310,7 @@ class ReducedHead(BaseEstimator):
         )
         self.weights_ = state["weights"]
         self.joint_seed_ = state["joint_seed"]
-        split = state.get("split")  # files written before there was a split have none
-        self.split_ = None if split is None else Conditional(**split)
+        self.split_ = None if state["split"] is None else Conditional(**state["split"])
         return self
 
 

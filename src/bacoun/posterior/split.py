@@ -171,7 +171,7 @@ def inner_noise(n_columns: int, n_inner: int, n_draws: int, seed: int) -> Tensor
 
     The M entries of one draw are a Sobol net, shifted at random: they fill the Gaussian evenly.
     Too few draws make OOD uncertainty look like model uncertainty; for three far classes M = 16
-    leave 0.02 nats of that, independent draws would leave 0.06.
+    leave 0.02 nats of that, and independent draws would leave more.
     """
     generator = torch.Generator().manual_seed(seed)
     shift = torch.rand(n_columns, 1, n_draws, generator=generator, dtype=torch.float64)
