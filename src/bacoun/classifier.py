@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from bacoun.estimator import BayesianClassifier
 from bacoun.features import gated
 from bacoun.posterior import Health
 from bacoun.progress import progress_bars
@@ -30,18 +30,10 @@ from bacoun.steps import (
     unpack_step,
 )
 from bacoun.storage import read_model, write_model
-from bacoun.uncertainty import Uncertainty, decompose, from_moments
-from bacoun.validation import checked, classes_of
-
-# Points are scored in blocks of this many rows, the last one padded: the same row then goes through
-# the same arithmetic whatever its company, so that order and batch size cannot change an answer.
-_BLOCK = 256
-
-# Standardised inputs beyond this are all equally far away; float32 stays finite.
-_FAR = 1e6
+from bacoun.uncertainty import Uncertainty
 
 
-class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
+class BaCOUnClassifier(BayesianClassifier):
     """A Bayesian classifier that knows what it has not seen.
 
     Parameters
@@ -150,33 +142,6 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
             self.posterior_ = run("posterior", posterior, self._training_design(points), labels)
         return self
 
-    def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
-        """Check the training set; set what scikit-learn expects; return standardised tensors."""
-        table, given = checked(self, X, y)
-        self.classes_, labels = classes_of(given)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y must hold at least 2 classes; got 1 class, {self.classes_.tolist()[0]!r}. "
-                "There is nothing to decide between."
-            )
-        self.mean_, self.scale_ = np.zeros(table.shape[1]), np.ones(table.shape[1])
-        if self.standardize:
-            with np.errstate(over="ignore", invalid="ignore"):
-                self.mean_, spread = table.mean(axis=0), table.std(axis=0)
-            if not np.isfinite(spread).all():
-                raise ValueError(
-                    "X must have a finite variance; its largest entry is "
-                    f"{np.abs(table).max():.3g}. Change the units."
-                )
-            constant = spread <= 1e-12 * np.abs(self.mean_)
-            self.scale_ = np.where(constant, 1.0, spread)
-        return self._standardised(table), torch.from_numpy(labels).to(self.device)
-
-    def _standardised(self, X: np.ndarray) -> Tensor:
-        with np.errstate(over="ignore"):
-            standard = np.clip((X - self.mean_) / self.scale_, -_FAR, _FAR)
-        return torch.from_numpy(standard).float().to(self.device)
-
     def _fresh_steps(self) -> tuple[Any, Any, Any]:
         """Clones of the three steps, names turned into objects and our own settings filled in."""
         if self.gate not in ("ood", None):
@@ -210,33 +175,6 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
 
     # --- predict -------------------------------------------------------------------------------
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """The most likely class (N,) of each row."""
-        winners = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[winners]
-
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Class probabilities (N, K): the mean over posterior draws."""
-        (mean,) = self._score(X, lambda points: (self._moments(points)[0],))
-        return mean / mean.sum(axis=1, keepdims=True)
-
-    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
-        """Logarithm of `predict_proba` (N, K)."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    def predict_proba_samples(self, X: ArrayLike, joint: bool = False) -> np.ndarray:
-        """Class probabilities (S, N, K) under each posterior draw.
-
-        Parameters
-        ----------
-        joint : bool
-            True makes draw s one and the same classifier for all rows; False is cheaper, smoother
-            over rows, and exact for each row on its own.
-        """
-        (samples,) = self._score(X, lambda points: (self._samples(points, joint).movedim(1, 0),))
-        return np.moveaxis(samples, 0, 1)
-
     def uncertainty(self, X: ArrayLike, split: bool = False) -> Uncertainty[np.ndarray]:
         """Total, aleatoric and epistemic uncertainty, each (N,), in nats.
 
@@ -249,12 +187,7 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
             those without split by Monte Carlo error and by a Gaussian approximation of the weights
             in which the prior outweighs the data.
         """
-
-        def parts(points: Tensor) -> tuple[Tensor, ...]:
-            moments = self._nested_moments(points) if split else self._moments(points)
-            return tuple(from_moments(*moments).parts().values())
-
-        return Uncertainty(*self._score(X, parts))
+        return self._uncertainty(X, self._nested_moments if split else self._moments)
 
     def ood_probability(self, X: ArrayLike) -> np.ndarray:
         """How likely (N,) the network of step 2 holds each row to be out of distribution."""
@@ -315,8 +248,7 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
         """Mean over draws of the class probabilities (N, K) and of their entropy (N,)."""
         if hasattr(self.posterior_, "predict_moments"):
             return self.posterior_.predict_moments(self._design(points))
-        samples = self._samples(points)
-        return samples.mean(dim=0, dtype=torch.float64), decompose(samples).aleatoric
+        return super()._moments(points)
 
     def _nested_moments(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What `from_moments` needs to split epistemic: (N, K), (N,) and (N,)."""
@@ -328,27 +260,13 @@ class BaCOUnClassifier(ClassifierMixin, BaseEstimator):
         mean, inner_entropy, mean_entropy = self.posterior_.predict_split(self._design(points))
         return mean, mean_entropy, inner_entropy
 
-    def _score(
-        self, X: ArrayLike, function: Callable[[Tensor], tuple[Tensor, ...]]
-    ) -> tuple[np.ndarray, ...]:
-        """Run `function` on blocks of standardised rows; its results have rows on axis 0."""
-        check_is_fitted(self)
-        table: np.ndarray = checked(self, X, reset=False)
-        blocks = []
-        for start in range(0, len(table), _BLOCK):
-            rows = table[start : start + _BLOCK]
-            padded = np.concatenate([rows, np.repeat(rows[-1:], _BLOCK - len(rows), axis=0)])
-            results = function(self._standardised(padded))
-            blocks.append([result[: len(rows)].cpu().numpy() for result in results])
-        return tuple(np.concatenate(column) for column in zip(*blocks, strict=True))
-
     # --- settings and files --------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Settings; `deep` lists those of the steps too (`boundary__radii`), named or given."""
         params: dict[str, Any] = super().get_params(deep=deep)
         for name in STEPS if deep else ():
-            if isinstance(params[name], str) and params[name] in STEPS[name]:
+            if isinstance(params.get(name), str) and params[name] in STEPS[name]:
                 nested = make_step(name, params[name]).get_params()
                 params |= {f"{name}__{key}": value for key, value in nested.items()}
         return params
