@@ -85,14 +85,32 @@ def run_mnist_size() -> dict[str, Any]:
     }
 
 
+def run_mean_field() -> dict[str, Any]:
+    """Mean-field VI, the paper's settings, on 60,000 x 1025 x 10: has the bound settled?"""
+    head = cached("mnist-size", mnist_size_head)
+    posterior = MeanField().fit(
+        head.features, head.labels, generator=torch.Generator().manual_seed(0)
+    )
+    bound, tenth = np.array(posterior.elbo_), max(1, len(posterior.elbo_) // 10)
+    last, before = bound[-tenth:].mean(), bound[-2 * tenth : -tenth].mean()
+    winners = posterior.predict_proba_samples(head.features[:5000]).mean(0).argmax(1)
+    return {
+        "seconds": posterior.health_.seconds,
+        "elbo_first": bound[0],
+        "elbo_last_tenth": last,
+        "elbo_gain_over_the_tenth_before": last - before,
+        "train_accuracy": float((winners == head.labels[:5000]).double().mean()),
+    }
+
+
 def run_prediction(n_points: int = 20_000) -> dict[str, Any]:
     """Points a second with 500 draws: ours, the plain way, and our matrix products alone."""
     head = cached("gmm", gmm_head)
     posterior = HMC().fit(head.features, head.labels, generator=torch.Generator().manual_seed(0))
     rows = head.features[torch.arange(n_points) % len(head.features)]
-    blocks = rows.split(1024)
+    blocks = rows.split(4096)
     basis, flat = posterior.reduction_.basis.float(), posterior.weights_
-    padded = torch.cat([rows, torch.ones(n_points, 1)], dim=1).split(1024)
+    padded = torch.cat([rows, torch.ones(n_points, 1)], dim=1).split(4096)
     n_columns, n_draws = head.n_classes - 1, posterior.n_draws
     last = torch.zeros(len(basis), 1, n_draws)
     small = (basis @ flat[:-1]).unflatten(1, (n_columns, n_draws))
@@ -112,20 +130,19 @@ def run_prediction(n_points: int = 20_000) -> dict[str, Any]:
             q = block @ basis
             torch.cat([q, q[:, :1]], dim=1) @ flat
 
-    def points_per_second(function: Callable[[], None]) -> float:
+    def seconds(function: Callable[[], None]) -> float:
+        started = time.perf_counter()
         function()
-        times = []
-        for _ in range(3):
-            started = time.perf_counter()
-            function()
-            times.append(time.perf_counter() - started)
-        return n_points / min(times)
+        return time.perf_counter() - started
 
     sample = posterior.predict_proba_samples(rows[:256])
     mean, entropy = posterior.predict_moments(rows[:256])
     agreement = float((mean - sample.mean(0)).abs().max())
     agreement = max(agreement, float((entropy - decompose(sample).aleatoric).abs().max()))
-    found = {name.__name__: points_per_second(name) for name in (ours, plain, products_alone)}
+    # In turns, and the best of each: another job on the machine then disturbs all three alike.
+    rounds = [[seconds(way) for way in (ours, plain, products_alone)] for _ in range(8)]
+    best = [n_points / min(times) for times in zip(*rounds, strict=True)]
+    found = dict(zip(("ours", "plain", "products_alone"), best, strict=True))
     return {
         **{f"{name}_points_per_second": value for name, value in found.items()},
         "times_plain": found["ours"] / found["plain"],
@@ -214,6 +231,7 @@ def tasks() -> dict[str, Callable[[], dict[str, Any]]]:
     found: dict[str, Callable[[], dict[str, Any]]] = {}
     found["prediction/gmm"] = run_prediction
     found["mnist-size/bacoun HMC"] = run_mnist_size
+    found["mnist-size/MeanField"] = run_mean_field
     for head in ("gmm", "wine"):
         for sampler in SAMPLERS:
             found[f"samplers/{head}/{sampler}"] = lambda h=head, s=sampler: run_sampler(

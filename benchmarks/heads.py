@@ -56,11 +56,11 @@ def wine_head() -> Head:
     """2476 x 1025 x 2: the network of step 2 on white wine, classes 5 and 7, gate off."""
     wine = load_wine()
     model = BaCOUnClassifier(gate=None, posterior="laplace", random_state=0)
-    model.fit(wine.train_points, wine.train_labels)
+    model.fit(wine.points, wine.labels)
     return Head(
         "Wine head",
-        _features(model, wine.train_points),
-        torch.from_numpy((wine.train_labels == 7).astype(np.int64)),
+        _features(model, wine.points),
+        torch.from_numpy((wine.labels == 7).astype(np.int64)),
         _features(model, wine.regions["in"][:100]),
         _features(model, wine.regions["ood"][:100]),
     )

@@ -153,7 +153,7 @@ class ReducedHead(BaseEstimator):
 
     def _coordinates(self, features: Tensor) -> Tensor:
         """What the draws are multiplied with: q and rho side by side (N, r + 1)."""
-        return torch.cat(self.reduction_.split(with_bias(features, self.fit_intercept)), dim=1)
+        return self.reduction_.coordinates(features, bias=self.fit_intercept)
 
     def predict_proba_samples(self, features: Tensor, joint: bool = False) -> Tensor:
         """Class probabilities (S, N, K) of features (N, L) under each posterior draw.

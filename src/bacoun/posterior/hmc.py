@@ -20,7 +20,8 @@ Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
 """Round coordinates (d, B), whether the value is wanted -> log density (B,), gradient (d, B)."""
 
 _QUARTER_TURN = math.pi / 2  # takes a Gaussian to an independent draw
-_LARGEST_STEP = math.pi / 6  # skewed posteriors have walls that longer steps jump into
+_LARGEST_STEP = math.pi / 4  # skewed posteriors have walls that longer steps jump into
+_FIRST_KICK = 0.1931833275037836
 _DIVERGED = -1000.0
 _FLOOR = 0.02
 _LARGE = 100_000_000  # rows times dimensions
@@ -38,8 +39,8 @@ class HMC(ReducedHead):
         Draws kept for prediction, evenly spaced over all chains.
     n_chains, n_warmup, n_iterations : int, optional
         Chains that advance together, iterations to settle, iterations kept. None: chosen by size.
-    target_accept : float, optional
-        Harmonic mean of the chains' acceptance that the step size is tuned to. None: by size.
+    target_accept : float
+        Harmonic mean of the chains' acceptance that the step size is tuned to.
     tol : float
         Which weak directions keep their prior; 0 infers all but the null space. See `reduce`.
     fit_intercept : bool
@@ -54,7 +55,7 @@ class HMC(ReducedHead):
         n_chains: int | None = None,
         n_warmup: int | None = None,
         n_iterations: int | None = None,
-        target_accept: float | None = None,
+        target_accept: float = 0.8,
         tol: float = 0.01,
         fit_intercept: bool = True,
     ) -> None:
@@ -85,7 +86,7 @@ class HMC(ReducedHead):
             return value, whitening.pull_back(gradient)
 
         dimension = mode.numel()
-        # Large heads pay dearly for every gradient: fewer chains, and steps as long as they can be.
+        # Large heads pay dearly for every gradient: fewer chains, a shorter warm-up.
         large = len(posterior.features) * dimension > _LARGE
         n_chains = self.n_chains or (32 if large else 64)
         n_warmup = (25 if large else 40) if self.n_warmup is None else self.n_warmup
@@ -99,7 +100,7 @@ class HMC(ReducedHead):
             starts.repeat_interleave(n_chains // n_starts, dim=1).to(target.features),
             n_warmup=n_warmup,
             n_iterations=n_iterations,
-            target_accept=self.target_accept or (0.7 if large else 0.8),
+            target_accept=self.target_accept,
             generator=generator,
             on_epoch=on_epoch,
         )
@@ -139,7 +140,7 @@ def sample_chains(
     """
     x = start
     value, gradient = density(x, True)
-    step = _StepSize(1.2 * len(x) ** -0.25, target_accept)
+    step = _StepSize(2.4 * len(x) ** -0.25, target_accept)
     draws, accepted, divergences = [], 0.0, 0
     for iteration in range(n_warmup + n_iterations):
         warming = iteration < n_warmup
@@ -147,8 +148,8 @@ def sample_chains(
         turn = _QUARTER_TURN * (0.7 + 0.6 * float(torch.rand(1, generator=generator)))
         momentum = torch.randn(x.shape, generator=generator).to(x)
         before = value - _kinetic(momentum)
-        proposal, momentum, new_value, new_gradient = leapfrog(
-            density, x, momentum, gradient, size, max(1, round(turn / size))
+        proposal, momentum, new_value, new_gradient = integrate(
+            density, x, momentum, gradient, turn, math.ceil(turn / size)
         )
         change = new_value - _kinetic(momentum) - before
         diverged = ~(change > _DIVERGED)  # NaN counts
@@ -170,17 +171,25 @@ def sample_chains(
     return Run(torch.stack(draws), accepted, divergences, min(step.averaged, _LARGEST_STEP))
 
 
-def leapfrog(
-    density: Density, x: Tensor, momentum: Tensor, gradient: Tensor, size: float, n_steps: int
+def integrate(
+    density: Density, x: Tensor, momentum: Tensor, gradient: Tensor, turn: float, n_steps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Follow Hamilton's equations for `n_steps`: new x, momentum, log density, gradient."""
+    """Follow Hamilton's equations for a time `turn` in `n_steps`: x, momentum, value, gradient.
+
+    A step takes two gradients, placed where its error is least (McLachlan 1995). At the price of
+    two leapfrog steps the error in energy is a third as large, so steps can be longer.
+    """
     value = gradient
-    momentum = momentum + size / 2 * gradient
+    size = turn / n_steps
+    momentum = momentum + _FIRST_KICK * size * gradient
     for step in range(n_steps):
-        x = x + size * momentum
+        x = x + size / 2 * momentum
+        _, gradient = density(x, False)
+        momentum = momentum + (1 - 2 * _FIRST_KICK) * size * gradient
+        x = x + size / 2 * momentum
         last = step == n_steps - 1
         value, gradient = density(x, last)
-        momentum = momentum + (size / 2 if last else size) * gradient
+        momentum = momentum + (_FIRST_KICK if last else 2 * _FIRST_KICK) * size * gradient
     return x, momentum, value, gradient
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 # Points are taken in slices whose logits stay in the processor's cache.
-_SLICE_ELEMENTS = 1 << 19
+_SLICE_ELEMENTS = 1 << 20
 
 # Up to here exp stays finite, also summed over a thousand classes, in single precision.
 _SAFE = 60.0
@@ -22,7 +22,7 @@ def moments_of_product(points: Tensor, weights: Tensor, n_columns: int) -> tuple
     """Mean probabilities (N, K) and mean entropy (N,) over draws, both float64.
 
     The same as averaging `softmax_against_last(points @ weights)` and its entropy, but the logits
-    are made, used and forgotten slice by slice.
+    are made, used and forgotten slice by slice, in memory that is asked for once.
 
     Parameters
     ----------
@@ -31,37 +31,64 @@ def moments_of_product(points: Tensor, weights: Tensor, n_columns: int) -> tuple
     n_columns : int
         K-1.
     """
-    rows = max(16, _SLICE_ELEMENTS // weights.shape[1])
-    buffer = points.new_empty(min(rows, len(points)), weights.shape[1])
+    rows = min(len(points), max(16, _SLICE_ELEMENTS // weights.shape[1]))
+    workspace = Workspace(points.new_empty(0), rows, n_columns, weights.shape[1] // n_columns)
     means, entropies = [], []
-    for part in points.split(rows):
-        logits = torch.mm(part, weights, out=buffer[: len(part)])
-        mean, entropy = moments_against_last(logits.unflatten(1, (n_columns, -1)))
+    for part in points.split(max(1, rows)):
+        logits = torch.mm(part, weights, out=workspace.logits[: len(part)])
+        mean, entropy = moments_against_last(logits.unflatten(1, (n_columns, -1)), workspace)
         means.append(mean)
         entropies.append(entropy)
     return torch.cat(means).double(), torch.cat(entropies).double()
 
 
-def moments_against_last(logits: Tensor) -> tuple[Tensor, Tensor]:
+class Workspace:
+    """Memory for the logits of a slice and what is made of them; fresh memory costs as much as exp.
+
+    Attributes
+    ----------
+    logits, exponentials : Tensor of shape (rows, (K-1) S)
+    total, last : Tensor of shape (rows, S)
+    """
+
+    def __init__(self, like: Tensor, rows: int, n_columns: int, n_draws: int) -> None:
+        self.logits, self.exponentials = like.new_empty(2, rows, n_columns * n_draws)
+        self.total, self.last = like.new_empty(2, rows, n_draws)
+
+
+def moments_against_last(
+    logits: Tensor, workspace: Workspace | None = None
+) -> tuple[Tensor, Tensor]:
     """Mean probabilities (N, K) and mean entropy (N,) over draws of logits (N, K-1, S).
 
     Overwrites the logits. The last class has logit 0, so that it costs no exp of its own.
     """
-    n_draws = logits.shape[2]
+    n_points, n_columns, n_draws = logits.shape
+    workspace = workspace or Workspace(logits, n_points, n_columns, n_draws)
     low, high = logits.aminmax()
     shift = None
     if max(-float(low), float(high)) > _SAFE:
         shift = logits.amax(dim=1).clamp_(min=0)  # (N, S)
         logits.sub_(shift[:, None])
-    weights = logits.exp()
-    total = weights.sum(dim=1)
-    last = torch.ones_like(total) if shift is None else shift.neg().exp_()
-    total.add_(last)
-    scale = total.reciprocal()
-    weights.mul_(scale[:, None])
-    last.mul_(scale)
+    weights = workspace.exponentials[:n_points].view_as(logits)
+    torch.exp(logits, out=weights)
+    total, last = workspace.total[:n_points], workspace.last[:n_points]
+    if shift is None:
+        torch.add(weights[:, 0], 1, out=total)
+    else:
+        torch.exp(shift.neg(), out=last)
+        torch.add(weights[:, 0], last, out=total)
+    for column in range(1, n_columns):  # faster than a sum over a short middle axis
+        total.add_(weights[:, column])
+    if shift is None:
+        torch.reciprocal(total, out=last)
+        weights.mul_(last[:, None])
+    else:
+        scale = total.reciprocal()
+        weights.mul_(scale[:, None])
+        last.mul_(scale)
+    mean = torch.cat([weights.mean(dim=2), last.mean(dim=1, keepdim=True)], dim=1)
     # H = log total - sum_k p_k z_k; after a shift the last class has z = -shift.
     entropy = total.log_() if shift is None else total.log_().addcmul_(last, shift)
     energy = torch.linalg.vecdot(weights.flatten(1), logits.flatten(1))
-    mean = torch.cat([weights.mean(dim=2), last.mean(dim=1, keepdim=True)], dim=1)
     return mean, entropy.mean(dim=1) - energy / n_draws

@@ -100,9 +100,20 @@ class Reduction:
 
     def split(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Coordinates q (N, r) of features (N, L) and the length rho (N, 1) of what is left."""
-        q = features @ self.basis.to(features)
-        left = features.square().sum(dim=1, keepdim=True) - q.square().sum(dim=1, keepdim=True)
-        return q, left.clamp(min=0).sqrt()
+        both = self.coordinates(features)
+        return both[:, :-1], both[:, -1:]
+
+    def coordinates(self, features: Tensor, bias: bool = False) -> Tensor:
+        """What draws are multiplied with, q and rho side by side (N, r + 1), of features (N, L).
+
+        With `bias` the features lack their last column, which is all ones.
+        """
+        # A column of zeros makes room for rho: gluing it on later would copy everything.
+        basis = torch.nn.functional.pad(self.basis.to(features), (0, 1))
+        both = torch.addmm(basis[-1], features, basis[:-1]) if bias else features @ basis
+        norm, seen = (torch.linalg.vector_norm(x, dim=1).square() for x in (features, both))
+        both[:, -1] = (norm + float(bias) - seen).clamp(min=0).sqrt()
+        return both
 
 
 def reduce(
