@@ -138,7 +138,11 @@ SETTINGS = {
     "half a point": ({"n_boundary": 2.5}, "positive number; got 2.5"),
     "edge by name": ({"n_boundary": "many"}, "positive number; got 'many'"),
     "edge as bool": ({"n_boundary": True}, "positive number; got True"),
-    "boundary": ({"boundary": "wall"}, "boundary must be one of ['flow-shell']"),
+    "half outliers": ({"contamination": 0.5}, "share from 0 to below 0.5; got 0.5. Try 0.05."),
+    "negative share": ({"contamination": -0.1}, "contamination must be a share"),
+    "share by name": ({"contamination": "auto"}, "below 0.5; got 'auto'"),
+    "no share": ({"contamination": float("nan")}, "below 0.5; got nan"),
+    "boundary": ({"boundary": "wall"}, "boundary must be one of ['compact-shell', 'flow-shell']"),
     "features": ({"features": "nice"}, "features must be one of ['learned']"),
     "posterior": (
         {"posterior": "magic"},

@@ -300,6 +300,63 @@ def test_a_head_that_cannot_split_says_so_in_one_sentence(fast, moons, posterior
     assert model.uncertainty(GRID).model is None
 
 
+# --- outliers -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def spoiled(moons):
+    """The moons with six points far away, two of them wildly."""
+    X, y = moons
+    far = np.array([[6, 6], [-7, 1], [1, -8], [9, 0], [1e4, 0], [0, -1e4]])
+    return np.vstack([X[:60], far, X[60:]]), np.concatenate([y[:60], [0, 1, 0, 1, 0, 1], y[60:]])
+
+
+def test_outliers_are_left_out_and_the_rest_is_learned_as_if_alone(fast, moons, spoiled):
+    model = fast(contamination=6 / 126).fit(*spoiled)
+    np.testing.assert_array_equal(model.outliers_, np.arange(60, 66))
+    assert model.outliers_.dtype.kind == "i"
+    np.testing.assert_array_equal(model.mean_, moons[0].mean(axis=0))
+    assert model.score(*moons) > 0.8
+    assert model.score(*moons) > fast().fit(*spoiled).score(*moons)
+
+
+def test_no_contamination_leaves_nothing_out(fast, moons):
+    model = fast(contamination=0.0).fit(*moons)
+    assert model.outliers_.shape == (0,)
+    np.testing.assert_array_equal(answers(model, GRID), answers(fast().fit(*moons), GRID))
+
+
+def test_no_contamination_draws_no_random_number(fast, moons, monkeypatch):
+    monkeypatch.setattr("bacoun.classifier.draw_seed", None)
+    fast(contamination=0).fit(*moons)
+
+
+def test_outliers_of_tables_of_any_kind_are_the_same(fast, spoiled):
+    X, y = spoiled
+    names = np.array(["ham", "spam"])
+    plain = fast(contamination=0.1).fit(X, y)
+    frame = fast(contamination=0.1).fit(
+        pd.DataFrame(X, columns=["length", "width"], index=np.arange(len(X))[::-1]),
+        pd.Series(names[y]),
+    )
+    lists = fast(contamination=0.1).fit(X.tolist(), y.tolist())
+    assert len(plain.outliers_) == 13
+    for model in (frame, lists):
+        np.testing.assert_array_equal(model.outliers_, plain.outliers_)
+        np.testing.assert_allclose(model.scale_, plain.scale_)
+    assert list(frame.feature_names_in_) == ["length", "width"]
+    assert list(frame.classes_) == ["ham", "spam"]
+
+
+def test_a_class_far_from_the_others_keeps_two_points(fast, moons):
+    X = np.vstack([moons[0], [[50, 50], [51, 51], [90, 90]]])
+    y = np.concatenate([moons[1], [2, 2, 2]])
+    model = fast(contamination=0.02).fit(X, y)
+    assert list(model.classes_) == [0, 1, 2]
+    assert 122 in model.outliers_
+    assert not {120, 121} & set(model.outliers_)
+
+
 # --- kinds of labels and tables -------------------------------------------------------------------
 
 

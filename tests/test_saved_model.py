@@ -78,6 +78,16 @@ def test_a_loaded_model_answers_to_the_bit(fast, moons, tmp_path, head, gate):
     np.testing.assert_array_equal(loaded.mean_, model.mean_)
 
 
+def test_a_loaded_model_remembers_its_outliers(fast, moons, tmp_path):
+    model = fast(contamination=np.float64(0.1)).fit(*moons)
+    model.save(tmp_path / "model")
+    loaded = BaCOUnClassifier.load(tmp_path / "model")
+    assert loaded.contamination == 0.1
+    np.testing.assert_array_equal(loaded.outliers_, model.outliers_)
+    assert loaded.outliers_.dtype == model.outliers_.dtype
+    assert_same(model, loaded, GRID)
+
+
 def test_a_loaded_neural_linear_model_answers_to_the_bit(fast, moons, tmp_path):
     model = fast(boundary=None).fit(*moons)
     model.save(tmp_path / "model")

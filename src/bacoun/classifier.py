@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 from importlib.metadata import version
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
+from bacoun.boundary import FlowOutlierRemover, least_likely
 from bacoun.estimator import BayesianClassifier
-from bacoun.features import gated
+from bacoun.features import as_if_rare, gated
 from bacoun.posterior import Health
 from bacoun.progress import progress_bars
 from bacoun.protocols import BoundarySampler, EdgeAwareFeatureMap, FeatureMap, LastLayer
-from bacoun.randomness import RandomState, as_generator
+from bacoun.randomness import RandomState, as_generator, draw_seed
 from bacoun.steps import (
     STEPS,
     fit_step,
@@ -30,7 +33,9 @@ from bacoun.steps import (
     unpack_step,
 )
 from bacoun.storage import read_model, write_model
+from bacoun.training import OnEpoch
 from bacoun.uncertainty import Uncertainty
+from bacoun.validation import checked
 
 
 class BaCOUnClassifier(BayesianClassifier):
@@ -47,8 +52,16 @@ class BaCOUnClassifier(BayesianClassifier):
     gate : "ood" or None
         "ood" hands the features over to weights that keep their prior wherever the network of
         step 2 says out of distribution, so that posterior draws disagree there. None is the paper.
+    ood_share : float
+        How many of the points to be scored are out of distribution, to begin with: the gate and
+        `ood_probability` start from there. Larger: new points count as unknown sooner. The default
+        is the share of the data's own mass that the shell of step 1 leaves outside.
     n_boundary : "balanced" or int
         Number of edge points. "balanced": at least as many as in a class, more for few classes.
+    contamination : float
+        Share of the training points, from 0 to below 0.5, to leave out as outliers: those of lowest
+        density under one flow fitted to all points. A class much rarer than the others has a low
+        density too; two points of each class stay in any case.
     standardize : bool
         Bring every input to zero mean and unit variance first.
     random_state : int, RandomState, Generator or None
@@ -66,6 +79,8 @@ class BaCOUnClassifier(BayesianClassifier):
     n_features_in_ : int
     boundary_, features_, posterior_
         The fitted steps.
+    outliers_ : ndarray of int of shape (n,)
+        Rows of the training set that were left out.
     health_ : Health
         How far the posterior draws can be trusted.
 
@@ -86,7 +101,9 @@ class BaCOUnClassifier(BayesianClassifier):
         features: str | nn.Module | FeatureMap = "learned",
         posterior: str | LastLayer = "hmc",
         gate: Literal["ood"] | None = "ood",
+        ood_share: float = 0.01,
         n_boundary: int | Literal["balanced"] = "balanced",
+        contamination: float = 0.0,
         standardize: bool = True,
         random_state: RandomState = None,
         verbose: bool = False,
@@ -97,7 +114,9 @@ class BaCOUnClassifier(BayesianClassifier):
         self.features = features
         self.posterior = posterior
         self.gate = gate
+        self.ood_share = ood_share
         self.n_boundary = n_boundary
+        self.contamination = contamination
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
@@ -124,9 +143,14 @@ class BaCOUnClassifier(BayesianClassifier):
         """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
         boundary, features, posterior = self._fresh_steps()
         points, labels = self._validated(X, y)
-        n_edge = self._n_edge(len(points))
         generator = as_generator(self.random_state)
+        self.outliers_ = np.empty(0, dtype=np.int64)
         with progress_bars(self.verbose) as bar_for:
+            if self.contamination > 0:
+                self.outliers_ = self._find_outliers(X, labels, generator, bar_for("outliers"))
+                rows = np.setdiff1d(np.arange(len(points)), self.outliers_)
+                points, labels = self._validated(_safe_indexing(X, rows), _safe_indexing(y, rows))
+            n_edge = self._n_edge(len(points))
 
             def run(name: str, step: Any, *data: Tensor) -> Any:
                 return fit_step(step, *data, generator=generator, on_epoch=bar_for(name))
@@ -137,6 +161,7 @@ class BaCOUnClassifier(BayesianClassifier):
             if boundary is not None:
                 self.boundary_ = run("boundary", boundary, points, labels)
                 edge = self.boundary_.sample(n_edge, generator=generator)
+                self.edge_odds_ = n_edge / len(points)
                 inputs, targets = with_edge_class(points, labels, edge)
             self.features_ = run("features", features, inputs, targets)
             self.posterior_ = run("posterior", posterior, self._training_design(points), labels)
@@ -146,6 +171,15 @@ class BaCOUnClassifier(BayesianClassifier):
         """Clones of the three steps, names turned into objects and our own settings filled in."""
         if self.gate not in ("ood", None):
             raise ValueError(f"gate must be 'ood' or None; got {self.gate!r}.")
+        if not isinstance(self.ood_share, Real) or not 0 < self.ood_share < 1:
+            raise ValueError(
+                f"ood_share must lie between 0 and 1; got {self.ood_share!r}. Try 0.01."
+            )
+        if not isinstance(self.contamination, Real) or not 0 <= self.contamination < 0.5:
+            raise ValueError(
+                "contamination must be a share from 0 to below 0.5; got "
+                f"{self.contamination!r}. Try 0.05."
+            )
         boundary = clone(make_step("boundary", self.boundary), safe=False)
         features = clone(make_step("features", self.features), safe=False)
         posterior = clone(make_step("posterior", self.posterior), safe=False)
@@ -160,6 +194,16 @@ class BaCOUnClassifier(BayesianClassifier):
         if gated and "fit_intercept" in settings_of(posterior):
             posterior.set_params(fit_intercept=False)  # the gate brings its own two bias columns
         return boundary, features, posterior
+
+    def _find_outliers(
+        self, X: ArrayLike, labels: Tensor, generator: Generator, on_epoch: OnEpoch | None
+    ) -> np.ndarray:
+        """Rows (n,) of lowest density under one flow: the paper's "Robustness to Outliers"."""
+        table = checked(self, X, reset=False)
+        remover = FlowOutlierRemover(random_state=np.random.default_rng(draw_seed(generator)))
+        log_density = remover.fit(table, on_epoch=on_epoch).score_samples(table)
+        n_outliers = round(self.contamination * len(table))
+        return least_likely(log_density, labels.cpu().numpy(), n_outliers)
 
     def _n_edge(self, n_points: int) -> int:
         """Number of edge points: the paper's balance heuristic, or as told."""
@@ -190,8 +234,9 @@ class BaCOUnClassifier(BayesianClassifier):
         return self._uncertainty(X, self._nested_moments if split else self._moments)
 
     def ood_probability(self, X: ArrayLike) -> np.ndarray:
-        """How likely (N,) the network of step 2 holds each row to be out of distribution."""
-        return self.region_proba(X)[:, -1]
+        """How likely (N,) each row is out of distribution, if `ood_share` of all rows are."""
+        raw = torch.from_numpy(self.region_proba(X)[:, -1].astype(np.float64))
+        return as_if_rare(raw, self.edge_odds_, self.ood_share).numpy()
 
     def region_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities (N, K+1) of the network of step 2; the last column is the edge class."""
@@ -238,7 +283,8 @@ class BaCOUnClassifier(BayesianClassifier):
         if not self.gated_:
             return self.features_.transform(points).double()
         features, probabilities = self.features_.transform_with_proba(points)
-        return gated(features.double(), probabilities[:, -1].double())
+        rare = as_if_rare(probabilities[:, -1].double(), self.edge_odds_, self.ood_share)
+        return gated(features.double(), rare)
 
     def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
         extra = {"joint": True} if joint else {}
@@ -290,7 +336,9 @@ class BaCOUnClassifier(BayesianClassifier):
             "bacoun": version("bacoun"),
             "settings": {
                 "gate": self.gate,
+                "ood_share": float(self.ood_share),
                 "n_boundary": plain(self.n_boundary),
+                "contamination": plain(self.contamination),
                 "standardize": self.standardize,
                 "random_state": self.random_state if isinstance(self.random_state, int) else None,
                 "n_jobs": self.n_jobs,
@@ -300,6 +348,8 @@ class BaCOUnClassifier(BayesianClassifier):
             "feature_names_in": list(getattr(self, "feature_names_in_", [])) or None,
             "mean": torch.from_numpy(self.mean_),
             "scale": torch.from_numpy(self.scale_),
+            "outliers": torch.from_numpy(self.outliers_),
+            "edge_odds": getattr(self, "edge_odds_", None),
             "steps": {name: pack_step(name, getattr(self, f"{name}_")) for name in STEPS},
         }
         write_model(content, path, overwrite=overwrite)
@@ -326,10 +376,13 @@ class BaCOUnClassifier(BayesianClassifier):
                 model.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
             model.mean_ = content["mean"].cpu().numpy()
             model.scale_ = content["scale"].cpu().numpy()
+            model.outliers_ = content["outliers"].cpu().numpy()
             for name in STEPS:
                 step = unpack_step(name, content["steps"][name], body)
                 setattr(model, f"{name}_", step)
                 setattr(model, name, None if step is None else clone(step))
+            if content["edge_odds"] is not None:
+                model.edge_odds_ = content["edge_odds"]
             model.gated_ = model.gate is not None and model.boundary_ is not None
         except (KeyError, TypeError, RuntimeError) as error:
             reason = str(error).splitlines()[0]

@@ -59,6 +59,7 @@ def _plane(**flow: Any) -> dict[str, Any]:
             dropout=0.1,  # B
             epochs=500,  # B
             learning_rate=1e-3,  # B
+            patience=None,  # the paper stops no training early
         ),
         "posterior": _paper_nuts(n_draws=200),  # B: "200 samples from the posterior"
         "standardize": False,  # A standardises Wine and normalises images, not the synthetic data
@@ -88,6 +89,7 @@ def _wine() -> dict[str, Any]:
             l2=1.0,  # B
             dropout=0.0,  # silent: a rate is given for MC-Dropout alone
             batch_size=256,  # silent
+            patience=None,
         ),
         "posterior": _paper_nuts(n_draws=500),  # B: "500 samples from the Markov chain"
         "n_boundary": 1400,  # B
@@ -109,6 +111,7 @@ def _mnist() -> dict[str, Any]:
             dropout=0.5,  # B
             epochs=15,  # B
             learning_rate=1e-3,  # B
+            patience=None,
         ),
         # B: "BBVI (for all methods), with a learning rate of 1e-2 and for 30,000 iterations"
         "posterior": MeanField(learning_rate=1e-2, n_iterations=30_000),

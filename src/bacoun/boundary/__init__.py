@@ -1,9 +1,20 @@
 """Step 1: points (N, D), labels (N,) -> points on the edge of the data (n, D)."""
 
+from bacoun.boundary.compact import CompactShell
 from bacoun.boundary.flow import Flow
 from bacoun.boundary.flow_shell import FlowShell
+from bacoun.boundary.outliers import FlowOutlierRemover, least_likely
 from bacoun.boundary.shell import chi_radius, sample_shell
 
-KINDS = {"flow-shell": FlowShell}
+KINDS = {"flow-shell": FlowShell, "compact-shell": CompactShell}
 
-__all__ = ["KINDS", "Flow", "FlowShell", "chi_radius", "sample_shell"]
+__all__ = [
+    "KINDS",
+    "CompactShell",
+    "Flow",
+    "FlowOutlierRemover",
+    "FlowShell",
+    "chi_radius",
+    "least_likely",
+    "sample_shell",
+]

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
+from bacoun.datasets.dataset import Dataset
+
 _KNOWN, _HELD_OUT, _BETWEEN = (5, 7), (3, 4, 8, 9), 6
 
 
-@dataclass(frozen=True)
-class Wine:
-    """A split of the white wines.
+def load_wine(random_state: int = 0) -> Dataset:
+    """The paper's Wine task: a stratified split of 85 to 15, seeded.
 
-    Attributes
-    ----------
-    train_points, train_labels : ndarray of shape (2476, 11) and (2476,)
-        1238 wines of each class; class 7 is drawn with replacement up to the size of class 5.
-    test_labels : ndarray of shape (351,)
-        Of the region "in".
-    regions : dict of ndarray of shape (n, 11)
-        "in": test wines of classes 5 and 7; "held-out": classes 3, 4, 8, 9; "6": class 6; "ood":
-        the test wines with N(10, 1) training standard deviations added to the first column.
-    feature_names : list of str
+    Returns
+    -------
+    Dataset
+        2476 points, 1238 of each class: class 7 is drawn with replacement up to the size of
+        class 5. 351 test points. Regions "in": the test points; "in, unseen": those of them that
+        are no duplicate of a training point; "held-out": classes 3, 4, 8, 9; "6": class 6; "ood":
+        the test points with N(10, 1) training standard deviations added to the first column.
     """
-
-    train_points: np.ndarray
-    train_labels: np.ndarray
-    test_labels: np.ndarray
-    regions: dict[str, np.ndarray]
-    feature_names: list[str]
-
-
-def load_wine(random_state: int = 0) -> Wine:
-    """The paper's Wine task: a stratified split of 85 to 15, seeded."""
     with (files("bacoun.datasets") / "data" / "winequality-white.csv.gz").open("rb") as file:
         table = pd.read_csv(file, sep=";", compression="gzip")
     quality = table.pop("quality").to_numpy()
@@ -57,8 +44,22 @@ def load_wine(random_state: int = 0) -> Wine:
     ood[:, 0] += train[:, 0].std() * rng.normal(10, 1, len(test))
     regions = {
         "in": test,
+        "in, unseen": test[~_occurs_in(train, test)],
         "held-out": points[np.isin(quality, _HELD_OUT)],
         "6": points[quality == _BETWEEN],
         "ood": ood,
     }
-    return Wine(train[rows], train_labels[rows], test_labels, regions, list(table.columns))
+    return Dataset(
+        points=train[rows],
+        labels=train_labels[rows],
+        test_points=test,
+        test_labels=test_labels,
+        regions=regions,
+        feature_names=list(table.columns),
+    )
+
+
+def _occurs_in(known: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Whether each of `rows` (n, D) is also a row of `known` (N, D)."""
+    seen = {row.tobytes() for row in known}
+    return np.array([row.tobytes() in seen for row in rows])

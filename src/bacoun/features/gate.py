@@ -6,6 +6,26 @@ import torch
 from torch import Tensor
 
 
+def as_if_rare(ood_probability: Tensor, trained_odds: float, share: float) -> Tensor:
+    """What p(OOD) (N,) would be if such points were rarer than in training.
+
+    Step 2 sees about as many edge points as data, so its p(OOD) speaks of a world in which every
+    other point is unknown. Bayes' rule brings it to one in which their share is `share`.
+
+    Parameters
+    ----------
+    trained_odds : float
+        Edge points for each data point in training.
+
+    Examples
+    --------
+    >>> as_if_rare(torch.tensor([0.5, 1.0]), trained_odds=1.0, share=0.01)
+    tensor([0.0100, 1.0000])
+    """
+    change = share / (1 - share) / trained_odds
+    return ood_probability * change / (1 - ood_probability + ood_probability * change)
+
+
 def gated(features: Tensor, ood_probability: Tensor) -> Tensor:
     """Turn phi (N, L) and g (N,) into [(1-g) phi, 1-g, g phi, g] of shape (N, 2L + 2).
 

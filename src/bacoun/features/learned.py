@@ -32,9 +32,10 @@ class LearnedFeatures(BaseEstimator):
     l2 : float
         The paper's penalty; see `bacoun.training.train`.
     epochs : int, optional
-        None trains for about 3000 steps, at least 10 and at most 500 epochs.
+        None trains for up to about 3000 steps, at least 10 and at most 500 epochs.
     patience : int, optional
-        Stop early on held-out loss; None trains to the end.
+        Stop once the loss of a held-out tenth has not improved for this many epochs: a network that
+        overfits is too sure of its classes, and holds new data for unknown. None trains to the end.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class LearnedFeatures(BaseEstimator):
         epochs: int | None = None,
         batch_size: int = 256,
         learning_rate: float = 1e-3,
-        patience: int | None = None,
+        patience: int | None = 20,
     ) -> None:
         self.body = body
         self.hidden = hidden

@@ -1,5 +1,35 @@
 """Step 4: probabilities (S, N, K) -> total = aleatoric + epistemic, each (N,), in nats."""
 
 from bacoun.uncertainty.decomposition import Uncertainty, decompose, from_moments
+from bacoun.uncertainty.scores import (
+    augrc,
+    aupr,
+    aurc,
+    auroc,
+    change_from,
+    coverage_at_risk,
+    expected_calibration_error,
+    fpr_at_tpr,
+    negative_log_likelihood,
+    rank_correlation,
+    risk_at_coverage,
+    risk_coverage,
+)
 
-__all__ = ["Uncertainty", "decompose", "from_moments"]
+__all__ = [
+    "Uncertainty",
+    "augrc",
+    "aupr",
+    "aurc",
+    "auroc",
+    "change_from",
+    "coverage_at_risk",
+    "decompose",
+    "expected_calibration_error",
+    "fpr_at_tpr",
+    "from_moments",
+    "negative_log_likelihood",
+    "rank_correlation",
+    "risk_at_coverage",
+    "risk_coverage",
+]

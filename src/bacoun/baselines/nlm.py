@@ -1,0 +1,73 @@
+"""NLM, the neural linear model: BaCOUn without its edge."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+from torch import nn
+
+from bacoun.classifier import BaCOUnClassifier
+from bacoun.presets import paper_settings, quick_settings
+from bacoun.protocols import FeatureMap, LastLayer
+from bacoun.randomness import RandomState
+
+
+class NLM(BaCOUnClassifier):
+    """A Bayesian linear classifier on the last hidden layer of a network that saw the data alone.
+
+    Parameters
+    ----------
+    features, posterior, standardize, random_state, verbose, device
+        As in `BaCOUnClassifier`.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: str | nn.Module | FeatureMap = "learned",
+        posterior: str | LastLayer = "hmc",
+        standardize: bool = True,
+        random_state: RandomState = None,
+        verbose: bool = False,
+        device: str = "cpu",
+    ) -> None:
+        super().__init__(
+            boundary=None,
+            features=features,
+            posterior=posterior,
+            gate=None,
+            standardize=standardize,
+            random_state=random_state,
+            verbose=verbose,
+            device=device,
+        )
+
+    @classmethod
+    def paper(cls, experiment: str, **settings: Any) -> Self:
+        """The paper's hyperparameters for "gmm", "moons", "wine" or "mnist"."""
+        return cls(**(_without_edge(paper_settings(experiment)) | settings))
+
+    @classmethod
+    def quick(cls, **settings: Any) -> Self:
+        """Small and fast, for tests and first looks."""
+        return cls(**(_without_edge(quick_settings()) | settings))
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, body: nn.Module | None = None, device: str = "cpu"
+    ) -> Self:
+        """Read a model that `save` wrote; `body` as in `BaCOUnClassifier.load`."""
+        saved = BaCOUnClassifier.load(path, body=body, device=device)
+        if saved.boundary_ is not None:
+            raise ValueError(
+                f"'{path}' must hold a model without a boundary to be an NLM; it has one. "
+                "Use BaCOUnClassifier.load."
+            )
+        model = cls()
+        model.__dict__.update(vars(saved))
+        return model
+
+
+def _without_edge(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: settings[name] for name in settings.keys() - {"boundary", "gate", "n_boundary"}}

@@ -1,0 +1,187 @@
+"""CompactShell: the shell of `FlowShell` in a compact space (PCA), for images and wide data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import torch
+from sklearn.base import BaseEstimator
+from torch import Generator, Tensor
+
+from bacoun.boundary.flow_shell import FlowShell
+from bacoun.randomness import as_generator
+from bacoun.training import OnEpoch
+
+_MOST_RESIDUALS = 512  # kept to draw from; a megabyte and a half for MNIST
+_SMALLEST_SPREAD = 1e-6  # of a component, beside the first
+_SMALLEST_RESIDUAL = 1e-3  # beside the points' own spread, so that a point off a plane is unlikely
+
+
+class CompactShell(BaseEstimator):
+    """Edge points: a flow's shell around the principal components, mapped back to the inputs.
+
+    A point is `mean + code @ basis + residual`. The flows learn the codes; the residual, which the
+    components leave over, is one Gaussian with equal variance in all remaining directions.
+
+    Parameters
+    ----------
+    n_components : int
+        Size of the compact space; fewer if the points span fewer directions.
+    factors : sequence of float
+        One shell for each factor of the inner radius.
+    clip : bool
+        Keep each input of an edge point within its range in the data.
+    residual : "drawn" or None
+        What an edge point has outside the compact space: the residual of some training point, or
+        nothing. With nothing, a network can tell edge from data by smoothness alone.
+    radii, mass, per_class, drop_overlap, blocks, hidden, batch_norm, jitter, epochs, batch_size, \
+learning_rate, l2, patience, n_jobs
+        The shell in the compact space; see `bacoun.boundary.FlowShell`.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_components: int = 64,
+        factors: Sequence[float] = (1.0, 1.3),
+        clip: bool = True,
+        residual: Literal["drawn"] | None = "drawn",
+        radii: tuple[float, float] | None = None,
+        mass: float = 0.99,
+        per_class: bool = True,
+        drop_overlap: bool = True,
+        blocks: int = 5,
+        hidden: int = 64,
+        batch_norm: bool = False,
+        jitter: float = 0.02,
+        epochs: int = 200,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        l2: float = 1.0,
+        patience: int | None = 20,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.factors = factors
+        self.clip = clip
+        self.residual = residual
+        self.radii = radii
+        self.mass = mass
+        self.per_class = per_class
+        self.drop_overlap = drop_overlap
+        self.blocks = blocks
+        self.hidden = hidden
+        self.batch_norm = batch_norm
+        self.jitter = jitter
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.l2 = l2
+        self.patience = patience
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        points: Tensor,
+        labels: Tensor,
+        *,
+        generator: Generator | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
+        """Fit components and flows to points (N, D) with labels (N,)."""
+        if self.n_components < 1:
+            raise ValueError(f"n_components must be at least 1; got {self.n_components}. Try 64.")
+        if self.residual not in ("drawn", None):
+            raise ValueError(f"residual must be 'drawn' or None; got {self.residual!r}.")
+        generator = as_generator(generator)
+        self.mean_ = points.mean(dim=0)
+        self.basis_ = _principal_directions(points - self.mean_, self.n_components)
+        self.low_, self.high_ = points.amin(dim=0), points.amax(dim=0)
+        codes, residuals = self._split(points)
+        self.residual_scale_ = self._residual_scale(points, residuals)
+        n_kept = min(len(points), _MOST_RESIDUALS) if self.residual == "drawn" else 0
+        rows = torch.randperm(len(points), generator=generator)[:n_kept]
+        self.residuals_ = residuals[rows.to(points.device)]
+        self.shell_ = self._new_shell()
+        self.shell_.fit(codes, labels, generator=generator, on_epoch=on_epoch)
+        return self
+
+    def _new_shell(self) -> FlowShell:
+        names = FlowShell().get_params()
+        return FlowShell(**{name: getattr(self, name) for name in names})
+
+    def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes (N, n_components) and residuals (N, D) of points (N, D)."""
+        centered = points - self.mean_
+        codes = centered @ self.basis_.T
+        return codes, centered - codes @ self.basis_
+
+    def _residual_scale(self, points: Tensor, residuals: Tensor) -> float:
+        """Standard deviation of the residual in each direction the components leave over."""
+        n_left = points.shape[1] - len(self.basis_)
+        if n_left == 0:
+            return 1.0
+        spread = float((points - self.mean_).square().mean().sqrt())
+        scale = float(residuals.square().sum(dim=1).mean() / n_left) ** 0.5
+        return max(scale, _SMALLEST_RESIDUAL * (spread if spread > 0 else 1.0))
+
+    def sample(self, n_points: int, *, generator: Generator) -> Tensor:
+        """Draw edge points (n_points, D), the flows and shells taking equal parts."""
+        codes = self.shell_.sample(n_points, generator=generator)
+        edge = self.mean_ + codes @ self.basis_
+        if len(self.residuals_) > 0:
+            rows = torch.randint(len(self.residuals_), (n_points,), generator=generator)
+            edge = edge + self.residuals_[rows.to(edge.device)]
+        return edge.clamp(self.low_, self.high_) if self.clip else edge
+
+    def log_prob(self, points: Tensor) -> Tensor:
+        """Log density (N,) of points (N, D): the flows' of the code plus that of the residual.
+
+        The basis is orthonormal, so the two together are a density on all D inputs.
+        """
+        codes, residuals = self._split(points)
+        n_left = points.shape[1] - len(self.basis_)
+        value = self.shell_.log_prob(codes)
+        if n_left > 0:
+            squares = (residuals / self.residual_scale_).square().sum(dim=1)
+            value = value - 0.5 * squares - n_left * math.log(self.residual_scale_)
+            value = value - 0.5 * n_left * math.log(2 * math.pi)
+        return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+
+    def get_state(self) -> dict[str, Any]:
+        """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
+        return {
+            "mean": self.mean_,
+            "basis": self.basis_,
+            "low": self.low_,
+            "high": self.high_,
+            "residuals": self.residuals_,
+            "residual_scale": self.residual_scale_,
+            "shell": self.shell_.get_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Undo `get_state`."""
+        self.mean_, self.basis_ = state["mean"], state["basis"]
+        self.low_, self.high_ = state["low"], state["high"]
+        self.residuals_ = state["residuals"]
+        self.residual_scale_ = float(state["residual_scale"])
+        self.shell_ = self._new_shell().set_state(state["shell"])
+        return self
+
+
+def _principal_directions(centered: Tensor, most: int) -> Tensor:
+    """Orthonormal rows (n, D) of largest variance; n is `most`, or what the points span."""
+    wide = centered.double()
+    n_points, dimension = wide.shape
+    if n_points < dimension:
+        _, spreads, directions = torch.linalg.svd(wide, full_matrices=False)
+    else:  # the same directions from a small matrix, largest last
+        variances, columns = torch.linalg.eigh(wide.T @ wide)
+        spreads = variances.clamp(min=0).sqrt().flip(0)
+        directions = columns.T.flip(0)
+    n_spanned = int((spreads > _SMALLEST_SPREAD * spreads[0]).sum())
+    n_kept = max(1, min(most, n_points - 1, n_spanned))
+    return directions[:n_kept].to(centered.dtype).contiguous()

@@ -1,0 +1,74 @@
+"""`bacoun reproduce`: the paper's experiments, run and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bacoun.experiments import Experiment, Record, names, read_experiment, run_experiment
+from bacoun.experiments.run import OnRecord
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(names())}, or all.")],
+    quick: Annotated[bool, typer.Option(help="Small settings: seconds instead of hours.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds; else the file's own.")] = None,
+    jobs: Annotated[int, typer.Option(help="Methods and seeds run side by side.")] = 1,
+    results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
+    page: Annotated[
+        Path | None,
+        typer.Option(help="Also write the claims of the paper to this file."),
+    ] = None,
+) -> None:
+    """Run an experiment of the paper, print its table and draw its figures.
+
+    What has a record already is not run again, so that a run may be stopped at any time.
+
+    Example: `bacoun reproduce gmm --quick`
+    """
+    folder = results / "quick" if quick else results
+    for each in names() if name == "all" else [name]:
+        experiment = read_experiment(each, quick=quick, n_seeds=seeds)
+        with _progress(each) as on_record:
+            records = run_experiment(experiment, folder, n_jobs=jobs, on_record=on_record)
+        _show(experiment, records, folder)
+    if page is not None:
+        from bacoun.report.paper_page import write_page
+
+        write_page(folder, page)
+        typer.echo(f"wrote {page}")
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[OnRecord]:
+    columns = (
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[last]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(name, total=None, last="")
+        yield lambda done, wanted, last: progress.update(
+            task, completed=done, total=wanted, last=last
+        )
+
+
+def _show(experiment: Experiment, records: list[Record], folder: Path) -> None:
+    from bacoun.report.figures import draw_figures
+    from bacoun.report.tables import markdown_table, terminal_table
+
+    # A pipe has no width of its own; cut to 80 columns the table would lose its numbers.
+    console = Console(width=None if Console().is_terminal else 240)
+    console.print(terminal_table(experiment, records))
+    text = f"# {experiment.title}\n\n{markdown_table(experiment, records)}"
+    (folder / f"{experiment.name}.md").write_text(text)
+    for path in draw_figures(experiment, records, folder / "figures"):
+        typer.echo(f"wrote {path} and .svg")

@@ -1,0 +1,98 @@
+"""Records: what a run measured, as JSON, with its maps beside it as compressed arrays."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+
+@dataclass
+class Record:
+    """One method, fitted with one seed.
+
+    Attributes
+    ----------
+    numbers : dict
+        Nested tables of plain numbers.
+    arrays : dict of ndarray
+        What figures need, kept in a file of its own.
+    command, settings, versions, seconds
+        How the numbers came about.
+    """
+
+    experiment: str
+    method: str
+    seed: int
+    command: str
+    settings: dict[str, Any]
+    versions: dict[str, str | None]
+    seconds: float
+    numbers: dict[str, Any]
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def save(self, folder: Path) -> None:
+        """Write `METHOD-SEED.json` and, if there are arrays, `.npz`, each whole or not at all."""
+        path = record_path(folder, self.experiment, self.method, self.seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.arrays:
+            half = path.with_name(f".{path.stem}.half.npz")
+            small: Any = {name: _small(array) for name, array in self.arrays.items()}
+            np.savez_compressed(half, **small)
+            os.replace(half, path.with_suffix(".npz"))
+        document = asdict(self)
+        del document["arrays"]
+        half = path.with_name(f".{path.stem}.half.json")
+        half.write_text(json.dumps(document, indent=1) + "\n")
+        os.replace(half, path)  # last: a record without its arrays must not exist
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Undo `save`."""
+        try:
+            record = cls(**json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"'{path}' is no record; delete it and run again.") from error
+        arrays = path.with_suffix(".npz")
+        if arrays.exists():
+            with np.load(arrays) as stored:
+                record.arrays = {name: stored[name] for name in stored.files}
+        return record
+
+
+def record_path(folder: Path, experiment: str, method: str, seed: int) -> Path:
+    """Where a record is kept."""
+    plain = re.sub(r"[^a-z0-9]+", "-", method.lower()).strip("-")
+    return folder / experiment / f"{plain}-{seed}.json"
+
+
+def load_records(folder: Path, experiment: str) -> list[Record]:
+    """All records of an experiment."""
+    return [Record.load(path) for path in sorted((folder / experiment).glob("*.json"))]
+
+
+def number(record: Record, path: str) -> float | None:
+    """The number at "epistemic/in", or None."""
+    value: Any = record.numbers
+    for key in path.split("/"):
+        if not isinstance(value, dict) or key not in value:
+            return None
+        value = value[key]
+    return None if value is None else float(value)
+
+
+def across_seeds(records: list[Record], method: str, path: str) -> np.ndarray:
+    """The number at `path` for every seed of a method, in the order of seeds."""
+    own = sorted((r for r in records if r.method == method), key=lambda record: record.seed)
+    found = [number(record, path) for record in own]
+    return np.array([value for value in found if value is not None])
+
+
+def _small(array: np.ndarray) -> np.ndarray:
+    """Half precision is more than a picture shows."""
+    return array.astype(np.float16) if array.dtype.kind == "f" else array
