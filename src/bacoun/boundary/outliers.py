@@ -34,7 +34,8 @@ class FlowOutlierRemover(OutlierMixin, BaseEstimator):
     blocks, hidden, batch_norm, jitter
         The flow; see `bacoun.boundary.flow.Flow`.
     epochs, batch_size, learning_rate, l2, patience
-        Its training; see `bacoun.training.train`. The defaults are the paper's for Moons.
+        Its training; see `bacoun.training.train`. The defaults are the paper's for Moons, without
+        batch norm: on its data with outliers, held-out points are likelier so.
     random_state : int, RandomState, Generator or None
         One state gives one answer; global streams are not touched.
 
