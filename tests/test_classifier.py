@@ -7,6 +7,7 @@ import pytest
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.datasets import make_blobs, make_moons
+from sklearn.utils.estimator_checks import _NotAnArray
 from torch import nn
 
 from bacoun import BaCOUnClassifier, decompose
@@ -166,11 +167,12 @@ def test_marginal_and_joint_draws_agree_on_each_row(quick):
     assert np.abs(marginal - joint).mean() < 0.1  # 100 draws each
 
 
-def test_region_proba_ends_with_the_ood_probability(quick):
+def test_region_proba_ends_with_the_edge_class_which_the_ood_probability_follows(quick):
     regions = quick.region_proba(GRID)
     assert regions.shape == (len(GRID), 3)
     np.testing.assert_allclose(regions.sum(axis=1), 1, atol=1e-6)
-    np.testing.assert_array_equal(regions[:, -1], quick.ood_probability(GRID))
+    order = regions[:, -1].argsort(kind="stable")
+    assert (np.diff(quick.ood_probability(GRID)[order]) >= 0).all()
 
 
 def test_epistemic_is_high_far_away_in_every_direction_and_low_on_the_data(quick, more_moons):
@@ -340,8 +342,9 @@ def test_outliers_of_tables_of_any_kind_are_the_same(fast, spoiled):
         pd.Series(names[y]),
     )
     lists = fast(contamination=0.1).fit(X.tolist(), y.tolist())
+    readable = fast(contamination=0.1).fit(_NotAnArray(X), _NotAnArray(y))
     assert len(plain.outliers_) == 13
-    for model in (frame, lists):
+    for model in (frame, lists, readable):
         np.testing.assert_array_equal(model.outliers_, plain.outliers_)
         np.testing.assert_allclose(model.scale_, plain.scale_)
     assert list(frame.feature_names_in_) == ["length", "width"]
@@ -444,8 +447,8 @@ def test_the_gate_does_nothing_without_a_boundary(fast, moons):
 
 def test_the_gate_raises_epistemic_where_the_network_says_ood(fast, moons):
     gated, plain = fast().fit(*moons), fast(gate=None).fit(*moons)
-    ood = plain.ood_probability(GRID) > 0.9
-    assert ood.sum() > 50
+    ood = plain.ood_probability(GRID) > 0.5
+    assert ood.sum() > 20
     change = gated.uncertainty(GRID[ood]).epistemic - plain.uncertainty(GRID[ood]).epistemic
     assert change.mean() > 0
 
@@ -453,7 +456,9 @@ def test_the_gate_raises_epistemic_where_the_network_says_ood(fast, moons):
 def test_changing_settings_after_fit_does_not_change_the_fitted_model(fast, moons):
     model = fast().fit(*moons)
     before = answers(model, GRID)
-    model.set_params(gate=None, boundary=None, posterior="hmc", standardize=False)
+    model.set_params(
+        gate=None, boundary=None, posterior="hmc", standardize=False, ood_share=0.5
+    )
     np.testing.assert_array_equal(answers(model, GRID), before)
 
 

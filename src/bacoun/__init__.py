@@ -1,9 +1,33 @@
 """bacoun: Bayesian classifiers that know what they have not seen."""
 
-from bacoun.classifier import BaCOUnClassifier
-from bacoun.report.display import UncertaintyDisplay
-from bacoun.uncertainty import Uncertainty, decompose
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bacoun.classifier import BaCOUnClassifier
+    from bacoun.report.display import UncertaintyDisplay
+    from bacoun.uncertainty import Uncertainty, decompose
 
 __version__ = "0.1.0"
 
 __all__ = ["BaCOUnClassifier", "Uncertainty", "UncertaintyDisplay", "__version__", "decompose"]
+
+# Imported when first asked for: torch takes seconds, and `bacoun --help` does not need it.
+_HOMES = {
+    "BaCOUnClassifier": "bacoun.classifier",
+    "UncertaintyDisplay": "bacoun.report.display",
+    "Uncertainty": "bacoun.uncertainty",
+    "decompose": "bacoun.uncertainty",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bacoun' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib.metadata import version
 from numbers import Real
 from typing import Any, Literal, Self
@@ -16,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from bacoun.boundary import FlowOutlierRemover, least_likely
-from bacoun.estimator import BayesianClassifier
+from bacoun.checkpoint import Checkpoint
+from bacoun.estimator import BayesianClassifier, Evaluation, evaluation_of
 from bacoun.features import as_if_rare, gated
 from bacoun.posterior import Health
 from bacoun.progress import progress_bars
@@ -139,21 +141,46 @@ class BaCOUnClassifier(BayesianClassifier):
 
     # --- fit -----------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    ) -> Self:
+        """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes.
+
+        Parameters
+        ----------
+        checkpoint : path or Checkpoint, optional
+            A folder in which the fit leaves its state once a minute and after each part of the
+            work. Called again with the same data and settings, a fit that was interrupted or killed
+            goes on from there and, on the same machine, ends with the same model; `verbose` and
+            `n_jobs` may change. The folder stays: delete it once the model is saved. A step of your
+            own goes on too if its `fit` takes a `checkpoint`; if not, it is fitted again.
+        """
         boundary, features, posterior = self._fresh_steps()
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
+        kept: Checkpoint | None = None
+        if checkpoint is not None:
+            kept = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+            kept.begin(self._run(points, labels, boundary, features, posterior), generator)
         self.outliers_ = np.empty(0, dtype=np.int64)
         with progress_bars(self.verbose) as bar_for:
             if self.contamination > 0:
-                self.outliers_ = self._find_outliers(X, labels, generator, bar_for("outliers"))
+                self.outliers_ = self._find_outliers(
+                    X, labels, generator, bar_for("outliers"), kept
+                )
                 rows = np.setdiff1d(np.arange(len(points)), self.outliers_)
-                points, labels = self._validated(_safe_indexing(X, rows), _safe_indexing(y, rows))
+                points, labels = self._validated(_take(X, rows), _take(y, rows))
             n_edge = self._n_edge(len(points))
 
             def run(name: str, step: Any, *data: Tensor) -> Any:
-                return fit_step(step, *data, generator=generator, on_epoch=bar_for(name))
+                part = kept and kept.section(name)
+                return fit_step(
+                    step, *data, generator=generator, on_epoch=bar_for(name), checkpoint=part
+                )
 
             inputs, targets = points, labels
             self.boundary_ = None
@@ -161,11 +188,51 @@ class BaCOUnClassifier(BayesianClassifier):
             if boundary is not None:
                 self.boundary_ = run("boundary", boundary, points, labels)
                 edge = self.boundary_.sample(n_edge, generator=generator)
-                self.edge_odds_ = n_edge / len(points)
+                self.edge_odds_, self.ood_share_ = n_edge / len(points), float(self.ood_share)
                 inputs, targets = with_edge_class(points, labels, edge)
             self.features_ = run("features", features, inputs, targets)
             self.posterior_ = run("posterior", posterior, self._training_design(points), labels)
         return self
+
+    def update(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Infer the posterior of step 3 anew; flow and network stay as they are.
+
+        Parameters
+        ----------
+        X, y
+            All labelled rows that are to count, old and new: the model keeps none of those it was
+            fitted to. Each class it knows must be among them, and no other.
+        """
+        check_is_fitted(self)
+        table, given = checked(self, X, y, reset=False)
+        indices = self._indices(given)
+        missing = np.delete(self.classes_, np.unique(indices)).tolist()
+        if missing:
+            raise ValueError(
+                "y must hold each class at least once, because X and y replace the rows of fit; "
+                f"got none of {missing[:5]}. Add old rows of it."
+            )
+        points, labels = self._standardised(table), torch.from_numpy(indices).to(self.device)
+        posterior = clone(self.posterior_, safe=False)
+        with progress_bars(self.verbose) as bar_for:
+            self.posterior_ = fit_step(
+                posterior,
+                self._training_design(points),
+                labels,
+                generator=as_generator(self.random_state),
+                on_epoch=bar_for("posterior"),
+            )
+        self.__dict__.pop("set_scores_", None)  # they speak of the old posterior
+        return self
+
+    def _run(self, points: Tensor, labels: Tensor, *steps: Any) -> dict[str, Any]:
+        """What the outcome of `fit` depends on, by the name a refusal gives it."""
+        return {
+            "X": [points, self.mean_, self.scale_],
+            "y": [labels, self.classes_],
+            "settings": [self, *steps],
+            "version of bacoun": version("bacoun"),
+        }
 
     def _fresh_steps(self) -> tuple[Any, Any, Any]:
         """Clones of the three steps, names turned into objects and our own settings filled in."""
@@ -196,14 +263,24 @@ class BaCOUnClassifier(BayesianClassifier):
         return boundary, features, posterior
 
     def _find_outliers(
-        self, X: ArrayLike, labels: Tensor, generator: Generator, on_epoch: OnEpoch | None
+        self,
+        X: ArrayLike,
+        labels: Tensor,
+        generator: Generator,
+        on_epoch: OnEpoch | None,
+        checkpoint: Checkpoint | None,
     ) -> np.ndarray:
         """Rows (n,) of lowest density under one flow: the paper's "Robustness to Outliers"."""
-        table = checked(self, X, reset=False)
-        remover = FlowOutlierRemover(random_state=np.random.default_rng(draw_seed(generator)))
-        log_density = remover.fit(table, on_epoch=on_epoch).score_samples(table)
-        n_outliers = round(self.contamination * len(table))
-        return least_likely(log_density, labels.cpu().numpy(), n_outliers)
+
+        def find() -> Tensor:
+            table = checked(self, X, reset=False)
+            remover = FlowOutlierRemover(random_state=np.random.default_rng(draw_seed(generator)))
+            log_density = remover.fit(table, on_epoch=on_epoch).score_samples(table)
+            n_outliers = round(self.contamination * len(table))
+            return torch.from_numpy(least_likely(log_density, labels.cpu().numpy(), n_outliers))
+
+        rows = find() if checkpoint is None else checkpoint.once("outliers", generator, find)
+        return rows.numpy()
 
     def _n_edge(self, n_points: int) -> int:
         """Number of edge points: the paper's balance heuristic, or as told."""
@@ -236,7 +313,7 @@ class BaCOUnClassifier(BayesianClassifier):
     def ood_probability(self, X: ArrayLike) -> np.ndarray:
         """How likely (N,) each row is out of distribution, if `ood_share` of all rows are."""
         raw = torch.from_numpy(self.region_proba(X)[:, -1].astype(np.float64))
-        return as_if_rare(raw, self.edge_odds_, self.ood_share).numpy()
+        return as_if_rare(raw, self.edge_odds_, self.ood_share_).numpy()
 
     def region_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities (N, K+1) of the network of step 2; the last column is the edge class."""
@@ -280,11 +357,15 @@ class BaCOUnClassifier(BayesianClassifier):
 
     def _design(self, points: Tensor) -> Tensor:
         """What step 3 sees of new points: features, gated if the gate is on."""
-        if not self.gated_:
-            return self.features_.transform(points).double()
+        features, rare = self._seen(points)
+        return gated(features.double(), rare) if self.gated_ else features.double()
+
+    def _seen(self, points: Tensor) -> tuple[Tensor, Any]:
+        """Features (N, L); p(OOD) (N,), or None if the network has learned no edge."""
+        if self.boundary_ is None or not isinstance(self.features_, EdgeAwareFeatureMap):
+            return self.features_.transform(points), None
         features, probabilities = self.features_.transform_with_proba(points)
-        rare = as_if_rare(probabilities[:, -1].double(), self.edge_odds_, self.ood_share)
-        return gated(features.double(), rare)
+        return features, as_if_rare(probabilities[:, -1].double(), self.edge_odds_, self.ood_share_)
 
     def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
         extra = {"joint": True} if joint else {}
@@ -295,6 +376,24 @@ class BaCOUnClassifier(BayesianClassifier):
         if hasattr(self.posterior_, "predict_moments"):
             return self.posterior_.predict_moments(self._design(points))
         return super()._moments(points)
+
+    def _evaluator(self) -> Callable[[Tensor], Evaluation[Tensor]]:
+        in_single = getattr(self.posterior_, "single_precision", None)
+        predictive = in_single and in_single(halves=self.gated_)
+        log_prob = self.boundary_.log_prob if isinstance(self.boundary_, BoundarySampler) else None
+        units = float(np.log(self.scale_).sum())
+
+        def evaluate(points: Tensor) -> Evaluation[Tensor]:
+            features, rare = self._seen(points)
+            if predictive is None:
+                mean, mean_entropy = self._moments_in_parts(points)
+            else:
+                share = rare if self.gated_ else None
+                mean, mean_entropy = predictive.moments(features.float(), share)
+            density = None if log_prob is None else log_prob(points).double() - units
+            return evaluation_of(mean, mean_entropy, rare, density)
+
+        return evaluate
 
     def _nested_moments(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What `from_moments` needs to split epistemic: (N, K), (N,) and (N,)."""
@@ -331,12 +430,16 @@ class BaCOUnClassifier(BayesianClassifier):
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to a new folder of JSON and safetensors, whole or not at all."""
+        write_model(self._content(), path, overwrite=overwrite)
+
+    def _content(self) -> dict[str, Any]:
+        """The fitted model as nested plain values and tensors."""
         check_is_fitted(self)
-        content = {
+        return {
             "bacoun": version("bacoun"),
             "settings": {
                 "gate": self.gate,
-                "ood_share": float(self.ood_share),
+                "ood_share": float(getattr(self, "ood_share_", self.ood_share)),
                 "n_boundary": plain(self.n_boundary),
                 "contamination": plain(self.contamination),
                 "standardize": self.standardize,
@@ -350,9 +453,11 @@ class BaCOUnClassifier(BayesianClassifier):
             "scale": torch.from_numpy(self.scale_),
             "outliers": torch.from_numpy(self.outliers_),
             "edge_odds": getattr(self, "edge_odds_", None),
+            "set_scores": torch.from_numpy(self.set_scores_)
+            if hasattr(self, "set_scores_")
+            else None,
             "steps": {name: pack_step(name, getattr(self, f"{name}_")) for name in STEPS},
         }
-        write_model(content, path, overwrite=overwrite)
 
     @classmethod
     def load(
@@ -368,26 +473,38 @@ class BaCOUnClassifier(BayesianClassifier):
         """
         content = to_device(read_model(path), device)
         try:
-            model = cls(**content["settings"], device=device)
-            dtype, values = content["classes"]["dtype"], content["classes"]["values"]
-            model.classes_ = np.array(values, dtype=np.dtype(dtype))
-            model.n_features_in_ = content["n_features_in"]
-            if content["feature_names_in"] is not None:
-                model.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
-            model.mean_ = content["mean"].cpu().numpy()
-            model.scale_ = content["scale"].cpu().numpy()
-            model.outliers_ = content["outliers"].cpu().numpy()
-            for name in STEPS:
-                step = unpack_step(name, content["steps"][name], body)
-                setattr(model, f"{name}_", step)
-                setattr(model, name, None if step is None else clone(step))
-            if content["edge_odds"] is not None:
-                model.edge_odds_ = content["edge_odds"]
-            model.gated_ = model.gate is not None and model.boundary_ is not None
+            return cls._from_content(content, body, device)
         except (KeyError, TypeError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"'{path}' does not hold a whole model: {reason}.") from error
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any], body: nn.Module | None, device: str) -> Self:
+        """Undo `_content`; its tensors are on `device` already."""
+        model = cls(**content["settings"], device=device)
+        dtype, values = content["classes"]["dtype"], content["classes"]["values"]
+        model.classes_ = np.array(values, dtype=np.dtype(dtype))
+        model.n_features_in_ = content["n_features_in"]
+        if content["feature_names_in"] is not None:
+            model.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
+        model.mean_ = content["mean"].cpu().numpy()
+        model.scale_ = content["scale"].cpu().numpy()
+        model.outliers_ = content["outliers"].cpu().numpy()
+        for name in STEPS:
+            step = unpack_step(name, content["steps"][name], body)
+            setattr(model, f"{name}_", step)
+            setattr(model, name, None if step is None else clone(step))
+        if content["edge_odds"] is not None:
+            model.edge_odds_, model.ood_share_ = content["edge_odds"], model.ood_share
+        if content.get("set_scores") is not None:
+            model.set_scores_ = content["set_scores"].cpu().numpy()
+        model.gated_ = model.gate is not None and model.boundary_ is not None
         return model
+
+
+def _take(table: Any, rows: np.ndarray) -> Any:
+    """Rows of an array, a DataFrame, a list, or whatever NumPy can read, of the same kind."""
+    return _safe_indexing(table if hasattr(table, "__getitem__") else np.asarray(table), rows)
 
 
 def with_edge_class(points: Tensor, labels: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
 from bacoun import boundary, features, posterior
+from bacoun.checkpoint import Checkpoint
 from bacoun.protocols import FeatureMap
 from bacoun.training import OnEpoch
 
@@ -22,9 +23,16 @@ STEPS: dict[str, dict[str, Any]] = {
 VERBS = {"boundary": "sample", "features": "transform", "posterior": "predict_proba_samples"}
 
 
-def fit_step(step: Any, *data: Tensor, generator: torch.Generator, on_epoch: OnEpoch | None) -> Any:
-    """Fit a step, with a progress callback if its `fit` takes one."""
-    extra = {"on_epoch": on_epoch} if has_fit_parameter(step, "on_epoch") else {}
+def fit_step(
+    step: Any,
+    *data: Tensor,
+    generator: torch.Generator,
+    on_epoch: OnEpoch | None,
+    checkpoint: Checkpoint | None = None,
+) -> Any:
+    """Fit a step, with a progress callback and a checkpoint if its `fit` takes them."""
+    offered = {"on_epoch": on_epoch, "checkpoint": checkpoint}
+    extra = {name: value for name, value in offered.items() if has_fit_parameter(step, name)}
     return step.fit(*data, generator=generator, **extra)
 
 

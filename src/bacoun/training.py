@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
+from bacoun.checkpoint import Checkpoint, State
 from bacoun.randomness import seeded
 
 OnEpoch = Callable[[int, int], None]
@@ -37,6 +38,7 @@ def train(
     patience: int | None = None,
     held_out_fraction: float = 0.1,
     on_epoch: OnEpoch | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> History:
     """Minimise the mean of `loss(*batch)` over `module`'s parameters with Adam.
 
@@ -50,6 +52,9 @@ def train(
     patience : int, optional
         Hold out a tenth of the rows and stop once their loss has not improved for this many
         epochs; the best weights are put back. None trains for all `epochs` on all rows.
+    checkpoint : Checkpoint, optional
+        Where the state is kept from time to time. If a call with the same arguments left one there,
+        training goes on from it, to the same bits.
     """
     n_points = len(data[0])
     held_out: list[Tensor] = []
@@ -58,8 +63,6 @@ def train(
         order = torch.randperm(n_points, generator=generator)
         held_out = [column[order[:n_held_out]] for column in data]
         data = [column[order[n_held_out:]] for column in data]
-    history = History()
-    best, best_weights, waited = float("inf"), None, 0
     weights = [weight for weight in module.parameters() if weight.ndim > 1]
     biases = [bias for bias in module.parameters() if bias.ndim <= 1]
     groups: list[dict[str, Any]] = [
@@ -67,25 +70,82 @@ def train(
         {"params": biases},
     ]
     optimizer = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+    loop = _Loop(module, optimizer, generator, epochs, patience)
     with seeded(generator):  # dropout draws from torch's global stream
-        for epoch in range(epochs):
-            history.train.append(_one_epoch(module, loss, data, batch_size, optimizer, generator))
+        if checkpoint is not None and (saved := checkpoint.load("training")) is not None:
+            loop.set_state(saved)
             if on_epoch is not None:
-                on_epoch(epoch + 1, epochs)
-            if not held_out:
-                continue
-            history.held_out.append(_mean_loss(module, loss, held_out))
-            if history.held_out[-1] < best:
-                best, waited = history.held_out[-1], 0
-                best_weights = copy.deepcopy(module.state_dict())
-                continue
-            waited += 1
-            if patience is not None and waited >= patience:
-                break
-    if best_weights is not None:
-        module.load_state_dict(best_weights)
+                on_epoch(len(loop.history.train), epochs)
+        while not loop.is_done():
+            value = _one_epoch(module, loss, data, batch_size, optimizer, generator)
+            loop.history.train.append(value)
+            if on_epoch is not None:
+                on_epoch(len(loop.history.train), epochs)
+            if held_out:
+                loop.judge(_mean_loss(module, loss, held_out))
+            if checkpoint is not None:
+                checkpoint.save("training", loop.get_state, now=loop.is_done())
+    if loop.best_weights is not None:
+        module.load_state_dict(loop.best_weights)
     module.eval()
-    return history
+    return loop.history
+
+
+class _Loop:
+    """Where training stands: all that changes from epoch to epoch."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        generator: Generator,
+        epochs: int,
+        patience: int | None,
+    ) -> None:
+        self.module, self.optimizer, self.generator = module, optimizer, generator
+        self.epochs, self.patience = epochs, patience
+        self.history = History()
+        self.best, self.waited = float("inf"), 0
+        self.best_weights: State | None = None
+
+    def is_done(self) -> bool:
+        out_of_patience = self.patience is not None and self.waited >= max(self.patience, 1)
+        return out_of_patience or len(self.history.train) >= self.epochs
+
+    def judge(self, held_out_loss: float) -> None:
+        """Keep the weights if no earlier ones did better on the held-out rows."""
+        self.history.held_out.append(held_out_loss)
+        self.waited += 1
+        if held_out_loss < self.best:
+            self.best, self.waited = held_out_loss, 0
+            self.best_weights = copy.deepcopy(self.module.state_dict())
+
+    def get_state(self) -> State:
+        """Tensors and plain values; to be called where `set_state` is, under `seeded`."""
+        moments = self.optimizer.state_dict()["state"]
+        return {
+            # As tensors, because JSON has neither infinity nor NaN.
+            "train": torch.tensor(self.history.train, dtype=torch.float64),
+            "held_out": torch.tensor(self.history.held_out, dtype=torch.float64),
+            "best": torch.tensor(self.best, dtype=torch.float64),
+            "waited": self.waited,
+            "best_weights": self.best_weights,
+            "weights": dict(self.module.state_dict()),
+            "moments": {str(index): state for index, state in moments.items()},
+            "generator": self.generator.get_state(),
+            "global_stream": torch.get_rng_state(),
+        }
+
+    def set_state(self, state: State) -> None:
+        self.history = History(state["train"].tolist(), state["held_out"].tolist())
+        self.best, self.waited = float(state["best"]), state["waited"]
+        self.best_weights = state["best_weights"]
+        self.module.load_state_dict(state["weights"])
+        groups = self.optimizer.state_dict()["param_groups"]
+        moments = {int(index): moments for index, moments in state["moments"].items()}
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        self.generator.set_state(state["generator"])
+        torch.set_rng_state(state["global_stream"])
 
 
 def _one_epoch(

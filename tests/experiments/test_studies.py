@@ -69,7 +69,7 @@ def test_outlier_scores_of_all_detectors_are_better_than_chance():
 
 
 def test_an_unknown_study_is_refused(tmp_path):
-    from bacoun.experiments import run_experiment
+    from bacoun.experiments.run import run_experiment
 
     text = """
 title = "t"

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
+from bacoun.checkpoint import Checkpoint
 from bacoun.posterior import HMC, NUTS
 from bacoun.posterior.hmc import integrate, sample_chains
 from bacoun.posterior.nuts import run_nuts
@@ -68,6 +69,35 @@ def test_chains_recover_a_gaussian_they_are_given():
     assert 0.6 < run.acceptance < 0.98
     torch.testing.assert_close(draws.std(dim=1), torch.tensor(scales).double(), rtol=0.05, atol=0)
     assert (draws.mean(dim=1).abs() / torch.tensor(scales)).max() < 0.06
+
+
+@pytest.mark.parametrize("stop_after", [1, 3, 4, 8])
+def test_chains_go_on_from_a_checkpoint_to_the_same_bits(tmp_path, stop_after):
+    def run(folder, on_epoch=None):
+        generator = seed(0)
+        made = sample_chains(
+            gaussian(torch.tensor([0.5, 1.0, 3.0])),
+            torch.zeros(3, 6),
+            n_warmup=3,
+            n_iterations=5,
+            target_accept=0.8,
+            generator=generator,
+            on_epoch=on_epoch,
+            checkpoint=Checkpoint(folder, every_seconds=0),
+        )
+        return made, torch.rand(1, generator=generator)
+
+    def stop(done, planned):
+        if done == stop_after:
+            raise KeyboardInterrupt
+
+    whole, after = run(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "stopped", stop)
+    resumed, same_after = run(tmp_path / "stopped")
+    assert torch.equal(resumed.draws, whole.draws)
+    assert vars(resumed) | {"draws": None} == vars(whole) | {"draws": None}
+    assert torch.equal(same_after, after)
 
 
 def raw_nuts_probabilities(features, labels, asked, n_classes, prior_scale):

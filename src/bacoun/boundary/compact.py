@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
 from bacoun.boundary.flow_shell import FlowShell
+from bacoun.checkpoint import Checkpoint
 from bacoun.randomness import as_generator
 from bacoun.training import OnEpoch
 
@@ -89,6 +90,7 @@ learning_rate, l2, patience, n_jobs
         *,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Fit components and flows to points (N, D) with labels (N,)."""
         if self.n_components < 1:
@@ -105,7 +107,9 @@ learning_rate, l2, patience, n_jobs
         rows = torch.randperm(len(points), generator=generator)[:n_kept]
         self.residuals_ = residuals[rows.to(points.device)]
         self.shell_ = self._new_shell()
-        self.shell_.fit(codes, labels, generator=generator, on_epoch=on_epoch)
+        self.shell_.fit(
+            codes, labels, generator=generator, on_epoch=on_epoch, checkpoint=checkpoint
+        )
         return self
 
     def _new_shell(self) -> FlowShell:

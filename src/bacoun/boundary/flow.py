@@ -13,6 +13,7 @@ from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import LazyTransform, UnconditionalTransform
 from zuko.transforms import IdentityTransform
 
+from bacoun.checkpoint import Checkpoint
 from bacoun.randomness import seeded, threads_for
 from bacoun.training import History, OnEpoch, train
 
@@ -55,6 +56,7 @@ class Flow:
         generator: Generator,
         scale: Tensor | None = None,
         on_epoch: OnEpoch | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Fit to `points` of shape (N, D); `scale` (D,) replaces the points' own spread."""
         self.center_ = points.mean(dim=0)
@@ -83,6 +85,7 @@ class Flow:
                     patience=patience,
                     generator=generator,
                     on_epoch=on_epoch,
+                    checkpoint=checkpoint,
                 )
         self.module_.eval()
         return self

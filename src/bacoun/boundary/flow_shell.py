@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from bacoun.boundary.flow import Flow
 from bacoun.boundary.shell import check_radii, chi_radius, sample_shell
+from bacoun.checkpoint import Checkpoint
 from bacoun.randomness import as_generator, draw_seed
 from bacoun.training import OnEpoch
 
@@ -86,6 +87,7 @@ class FlowShell(BaseEstimator):
         *,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Fit the flows to points (N, D) with labels (N,)."""
         if self.radii is not None:
@@ -110,7 +112,13 @@ class FlowShell(BaseEstimator):
             return lambda done, planned: on_epoch(index * planned + done, n_clouds * planned)
 
         jobs = (
-            delayed(self._fit_flow)(cloud, within, seed, progress(index))
+            delayed(self._fit_flow)(
+                cloud,
+                within,
+                seed,
+                progress(index),
+                checkpoint and checkpoint.section(f"flow-{index}"),
+            )
             for index, (cloud, seed) in enumerate(zip(clouds, seeds, strict=True))
         )
         self.flows_: list[Flow] = Parallel(n_jobs=self.n_jobs)(jobs)
@@ -121,7 +129,14 @@ class FlowShell(BaseEstimator):
         ]
         return self
 
-    def _fit_flow(self, cloud: Tensor, within: Tensor, seed: int, on_epoch: OnEpoch | None) -> Flow:
+    def _fit_flow(
+        self,
+        cloud: Tensor,
+        within: Tensor,
+        seed: int,
+        on_epoch: OnEpoch | None,
+        checkpoint: Checkpoint | None,
+    ) -> Flow:
         few = len(cloud) < _FEWEST_TO_LEARN_FROM  # too few for a flow: a Gaussian of common spread
         flow = Flow(
             blocks=0 if few else self.blocks,
@@ -139,6 +154,7 @@ class FlowShell(BaseEstimator):
             patience=self.patience,
             generator=as_generator(torch.Generator().manual_seed(seed)),
             on_epoch=on_epoch,
+            checkpoint=checkpoint,
         )
 
     def _inner_radius(self, flow: Flow, cloud: Tensor) -> float:

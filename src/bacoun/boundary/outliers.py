@@ -35,7 +35,7 @@ class FlowOutlierRemover(OutlierMixin, BaseEstimator):
         The flow; see `bacoun.boundary.flow.Flow`.
     epochs, batch_size, learning_rate, l2, patience
         Its training; see `bacoun.training.train`. The defaults are the paper's for Moons, without
-        batch norm: on its data with outliers, held-out points are likelier so.
+        batch norm.
     random_state : int, RandomState, Generator or None
         One state gives one answer; global streams are not touched.
 

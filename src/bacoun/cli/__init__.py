@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 
 import typer
 
+from bacoun.cli.data import data
+from bacoun.cli.fit import fit
+from bacoun.cli.predict import predict
+from bacoun.cli.report import report
 from bacoun.cli.reproduce import reproduce
 
 app = typer.Typer(name="bacoun", rich_markup_mode="markdown", pretty_exceptions_enable=False)
-app.command()(reproduce)
+app.command(rich_help_panel="From a table to decisions")(fit)
+app.command(rich_help_panel="From a table to decisions")(predict)
+app.command(rich_help_panel="From a table to decisions")(report)
+app.command(rich_help_panel="The paper")(reproduce)
+app.add_typer(data, name="data", rich_help_panel="The paper")
 
 # Typer brings click along under changing names; what the two call a mistake of the user is this.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]
@@ -22,15 +32,24 @@ def _contents(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-def main() -> None:
-    """Run the command line; a mistake is one line on stderr and exit code 2."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; a mistake is one line on stderr and exit code 2.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The words after `bacoun`; None: those that the process was started with.
+    """
     try:
-        app(standalone_mode=False)
+        app(arguments, standalone_mode=False)
     except _UsageError as error:
         _refuse(error.format_message())  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
         print("stopped.", file=sys.stderr)
         sys.exit(130)
+    except BrokenPipeError:  # who reads our answer has enough; nothing is left to flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except (ValueError, TypeError, OSError, ImportError) as error:
         _refuse(str(error))
 

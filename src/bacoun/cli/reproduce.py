@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bacoun.experiments import Experiment, Record, names, read_experiment, run_experiment
-from bacoun.experiments.run import OnRecord
+from bacoun.experiments import Experiment, Record, names, read_experiment
+
+if TYPE_CHECKING:
+    from bacoun.experiments.run import OnRecord
 
 
 def reproduce(
@@ -32,6 +34,8 @@ def reproduce(
 
     Example: `bacoun reproduce gmm --quick`
     """
+    from bacoun.experiments.run import run_experiment
+
     folder = results / "quick" if quick else results
     for each in names() if name == "all" else [name]:
         experiment = read_experiment(each, quick=quick, n_seeds=seeds)

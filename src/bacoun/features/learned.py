@@ -10,6 +10,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor, nn
 
+from bacoun.checkpoint import Checkpoint
 from bacoun.features.networks import KINDS
 from bacoun.randomness import as_generator, seeded, threads_for
 from bacoun.training import OnEpoch, train
@@ -66,6 +67,7 @@ class LearnedFeatures(BaseEstimator):
         *,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Train on points (N, D) and labels (N,) in 0..C-1; the edge, if any, is class C-1."""
         generator = as_generator(generator)
@@ -88,6 +90,7 @@ class LearnedFeatures(BaseEstimator):
                 patience=self.patience,
                 generator=generator,
                 on_epoch=on_epoch,
+                checkpoint=checkpoint,
             )
         return self
 

@@ -15,10 +15,15 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import Generator, Tensor
 
+from bacoun.checkpoint import Checkpoint
 from bacoun.posterior.diagnostics import Health, chain_statistics
 from bacoun.posterior.evidence import best_prior_scale
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, contrasts, mix
-from bacoun.posterior.predictive import moments_of_product, softmax_against_last
+from bacoun.posterior.predictive import (
+    SinglePrecision,
+    moments_of_product,
+    softmax_against_last,
+)
 from bacoun.posterior.reduction import Reduction, Spectrum, reduce
 from bacoun.posterior.split import (
     CUT,
@@ -86,6 +91,7 @@ class ReducedHead(BaseEstimator):
         mode: Tensor,
         generator: Generator,
         on_epoch: OnEpoch | None,
+        checkpoint: Checkpoint | None,
     ) -> tuple[Tensor, dict[str, Any]]:
         """Chains of contrasts (C, T, K-1, r) and fields for `Health`."""
 
@@ -96,6 +102,7 @@ class ReducedHead(BaseEstimator):
         *,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Infer the posterior from features (N, L) and labels (N,) in 0..K-1."""
         started = time.perf_counter()
@@ -112,7 +119,7 @@ class ReducedHead(BaseEstimator):
             self.reduction_, posterior, mode = reduce(
                 design, labels, self.n_classes_, self.prior_scale_, self.tol, spectrum
             )
-            self.chains_, facts = self._sample(posterior, mode, generator, on_epoch)
+            self.chains_, facts = self._sample(posterior, mode, generator, on_epoch, checkpoint)
             draws = self._keep_draws(generator)
             self._keep_split(posterior, mode, draws, generator)
         facts |= {"seconds": time.perf_counter() - started}
@@ -175,6 +182,21 @@ class ReducedHead(BaseEstimator):
         self._check_fitted()
         weights = self.weights_.to(features)
         return moments_of_product(self._coordinates(features), weights, self.n_classes_ - 1)
+
+    def single_precision(self, *, halves: bool = False) -> SinglePrecision:
+        """The predictive in float32, for many points.
+
+        Parameters
+        ----------
+        halves : bool
+            The head was fitted to features [x, 1, 0, 0] of shape (N, 2L + 2), and is to be asked
+            about [(1-g) x, 1-g, g x, g]; the predictive then takes x (N, L) and g (N,).
+        """
+        self._check_fitted()
+        basis = self.reduction_.basis
+        basis = basis[: len(basis) // 2] if halves else basis
+        bias = halves or self.fit_intercept
+        return SinglePrecision(basis, self.weights_, self.n_classes_ - 1, bias)
 
     def predict_split(
         self, features: Tensor, n_inner: int = N_INNER

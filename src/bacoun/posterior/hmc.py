@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from bacoun.checkpoint import Checkpoint, State
 from bacoun.posterior.diagnostics import N_SUPERCHAINS
 from bacoun.posterior.head import PriorScale, ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
@@ -74,6 +75,7 @@ class HMC(ReducedHead):
         mode: Tensor,
         generator: Generator,
         on_epoch: OnEpoch | None,
+        checkpoint: Checkpoint | None,
     ) -> tuple[Tensor, dict[str, Any]]:
         whitening = whiten(posterior, mode).to(torch.float32)
         target = posterior.to(torch.float32)
@@ -103,6 +105,7 @@ class HMC(ReducedHead):
             target_accept=self.target_accept,
             generator=generator,
             on_epoch=on_epoch,
+            checkpoint=checkpoint,
         )
         chains = torch.stack([whitening.to_weights(x).permute(2, 0, 1) for x in run.draws], dim=1)
         facts = {
@@ -132,43 +135,100 @@ def sample_chains(
     target_accept: float,
     generator: Generator,
     on_epoch: OnEpoch | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Run:
     """Run B chains in lock-step from `start` (d, B) with an identity mass matrix.
 
     All chains share the step size and each iteration's random number of steps; the step size is
-    frozen after warm-up.
+    frozen after warm-up. If a call with the same arguments left its state in `checkpoint`, the
+    chains go on from there, to the same bits.
     """
-    x = start
-    value, gradient = density(x, True)
-    step = _StepSize(2.4 * len(x) ** -0.25, target_accept)
-    draws, accepted, divergences = [], 0.0, 0
-    for iteration in range(n_warmup + n_iterations):
-        warming = iteration < n_warmup
-        size = min(step.current if warming else step.averaged, _LARGEST_STEP)
+    chains = _Chains(density, start, n_warmup, n_iterations, target_accept)
+    planned = n_warmup + n_iterations
+    if checkpoint is not None and (saved := checkpoint.load("chains")) is not None:
+        chains.set_state(saved)
+        generator.set_state(saved["generator"])
+        if on_epoch is not None:
+            on_epoch(chains.n_done, planned)
+    while chains.n_done < planned:
+        chains.advance(generator)
+        if on_epoch is not None:
+            on_epoch(chains.n_done, planned)
+        if checkpoint is not None:
+            checkpoint.save(
+                "chains",
+                lambda: {**chains.get_state(), "generator": generator.get_state()},
+                now=chains.n_done == planned,
+            )
+    return Run(
+        torch.stack(chains.draws),
+        chains.accepted,
+        chains.divergences,
+        min(chains.step.averaged, _LARGEST_STEP),
+    )
+
+
+class _Chains:
+    """Where B chains stand: all that changes from one iteration to the next."""
+
+    def __init__(
+        self,
+        density: Density,
+        start: Tensor,
+        n_warmup: int,
+        n_iterations: int,
+        target_accept: float,
+    ) -> None:
+        self.density, self.n_warmup, self.n_iterations = density, n_warmup, n_iterations
+        self.x = start
+        self.value, self.gradient = density(start, True)
+        self.step = _StepSize(2.4 * len(start) ** -0.25, target_accept)
+        self.draws: list[Tensor] = []
+        self.accepted, self.divergences, self.n_done = 0.0, 0, 0
+
+    def advance(self, generator: Generator) -> None:
+        """One iteration: tunes the step size in warm-up, keeps a draw of each chain after it."""
+        x, warming = self.x, self.n_done < self.n_warmup
+        size = min(self.step.current if warming else self.step.averaged, _LARGEST_STEP)
         turn = _QUARTER_TURN * (0.7 + 0.6 * float(torch.rand(1, generator=generator)))
         momentum = torch.randn(x.shape, generator=generator).to(x)
-        before = value - _kinetic(momentum)
+        before = self.value - _kinetic(momentum)
         proposal, momentum, new_value, new_gradient = integrate(
-            density, x, momentum, gradient, turn, math.ceil(turn / size)
+            self.density, x, momentum, self.gradient, turn, math.ceil(turn / size)
         )
         change = new_value - _kinetic(momentum) - before
         diverged = ~(change > _DIVERGED)  # NaN counts
         probability = change.nan_to_num(nan=-math.inf).clamp(max=0).exp()
         uniform = torch.rand(x.shape[1], generator=generator, dtype=torch.float64).to(probability)
         accept = uniform < probability
-        x = torch.where(accept, proposal, x)
-        gradient = torch.where(accept, new_gradient, gradient)
-        value = torch.where(accept, new_value, value)
+        self.x = torch.where(accept, proposal, x)
+        self.gradient = torch.where(accept, new_gradient, self.gradient)
+        self.value = torch.where(accept, new_value, self.value)
         if warming:
             # The harmonic mean hears a single stuck chain, which the plain mean drowns.
-            step.update(float(1 / (1 / probability.clamp(min=_FLOOR)).mean()))
+            self.step.update(float(1 / (1 / probability.clamp(min=_FLOOR)).mean()))
         else:
-            draws.append(x)
-            accepted += float(probability.mean()) / n_iterations
-            divergences += int(diverged.sum())
-        if on_epoch is not None:
-            on_epoch(iteration + 1, n_warmup + n_iterations)
-    return Run(torch.stack(draws), accepted, divergences, min(step.averaged, _LARGEST_STEP))
+            self.draws.append(self.x)
+            self.accepted += float(probability.mean()) / self.n_iterations
+            self.divergences += int(diverged.sum())
+        self.n_done += 1
+
+    def get_state(self) -> State:
+        """Tensors and plain values, without the density, from which `set_state` goes on."""
+        return {
+            "tensors": [self.x, self.value, self.gradient, *self.draws],
+            "step": vars(self.step),
+            "accepted": self.accepted,
+            "divergences": self.divergences,
+            "n_done": self.n_done,
+        }
+
+    def set_state(self, state: State) -> None:
+        tensors = [tensor.to(self.x.device) for tensor in state["tensors"]]
+        self.x, self.value, self.gradient, *self.draws = tensors
+        vars(self.step).update(state["step"])
+        self.accepted, self.divergences = state["accepted"], state["divergences"]
+        self.n_done = state["n_done"]
 
 
 def integrate(

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from bacoun.checkpoint import Checkpoint
 from bacoun.posterior.head import PriorScale, ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
@@ -48,6 +49,7 @@ class Laplace(ReducedHead):
         mode: Tensor,
         generator: Generator,
         on_epoch: OnEpoch | None,
+        checkpoint: Checkpoint | None,
     ) -> tuple[Tensor, dict[str, Any]]:
         whitening = whiten(posterior, mode, full=self.full)
         x = torch.randn(mode.numel(), self.n_draws, generator=generator, dtype=torch.float64)

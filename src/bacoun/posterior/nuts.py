@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from bacoun.checkpoint import Checkpoint
 from bacoun.posterior.head import PriorScale, ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
@@ -52,6 +53,7 @@ class NUTS(ReducedHead):
         mode: Tensor,
         generator: Generator,
         on_epoch: OnEpoch | None,
+        checkpoint: Checkpoint | None,
     ) -> tuple[Tensor, dict[str, Any]]:
         whitening = whiten(posterior, mode)
 

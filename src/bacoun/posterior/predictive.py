@@ -8,6 +8,9 @@ from torch import Tensor
 # Points are taken in slices whose logits stay in the processor's cache.
 _SLICE_ELEMENTS = 1 << 20
 
+# Matrix products run half as fast again when their columns come in eights.
+_EIGHT = 8
+
 # Up to here exp stays finite, also summed over a thousand classes, in single precision.
 _SAFE = 60.0
 
@@ -40,6 +43,52 @@ def moments_of_product(points: Tensor, weights: Tensor, n_columns: int) -> tuple
         means.append(mean)
         entropies.append(entropy)
     return torch.cat(means).double(), torch.cat(entropies).double()
+
+
+class SinglePrecision:
+    """The predictive of a reduced head in float32, laid out for many points.
+
+    Parameters
+    ----------
+    basis : Tensor of shape (L, r)
+        Orthonormal directions of weight space; with `bias` the last row belongs to a column of ones
+        that the features lack.
+    weights : Tensor of shape (r + 1, (K-1) S)
+        What coordinates q (N, r) and remainder rho (N, 1) are multiplied with.
+    n_columns : int
+        K-1.
+    """
+
+    def __init__(self, basis: Tensor, weights: Tensor, n_columns: int, bias: bool) -> None:
+        self.n_directions = basis.shape[1]
+        padding = -len(weights) % _EIGHT
+        basis = torch.nn.functional.pad(basis.float(), (0, 1 + padding))
+        self.basis, self.offset = (basis[:-1], basis[-1]) if bias else (basis, basis.new_zeros(()))
+        self.weights = torch.nn.functional.pad(weights.float(), (0, 0, 0, padding))
+        self.n_columns = n_columns
+        self.bias = float(bias)
+
+    def moments(self, features: Tensor, prior_share: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean probabilities (N, K) and mean entropy (N,) over draws, of features x (N, L).
+
+        Parameters
+        ----------
+        prior_share : Tensor of shape (N,), optional
+            The share g in [(1-g) x, g x], if that is what the head was fitted to, with g = 0: the
+            weights of the second half keep their prior, so that it only adds to the remainder.
+        """
+        both = torch.addmm(self.offset, features, self.basis)
+        norm, seen = (
+            torch.linalg.vector_norm(x, dim=1).double().square() for x in (features, both)
+        )
+        norm = norm + self.bias
+        left = (norm - seen).clamp(min=0)
+        if prior_share is not None:
+            g = prior_share.double()
+            both *= (1 - g).float()[:, None]
+            left = (1 - g).square() * left + g.square() * norm
+        both[:, self.n_directions] = left.sqrt()
+        return moments_of_product(both, self.weights, self.n_columns)
 
 
 class Workspace:

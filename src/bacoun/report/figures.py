@@ -217,6 +217,7 @@ def _boxes(
     from matplotlib.figure import Figure
 
     regions = {"in": "#4477aa", "held-out": "#ccbb44", "6": "#66ccee", "ood": "#ee6677"}
+    names = ("in: classes 5 and 7", "held-out: 3, 4, 8, 9", "class 6", "OOD: first column + 10 sd")
     figure = Figure(figsize=(10, 6), layout="constrained")
     axes = figure.subplots(2, 1, sharex=True)
     for axis, part in zip(axes, ("epistemic", "aleatoric"), strict=True):
@@ -239,7 +240,7 @@ def _boxes(
         axis.set_ylim(0, np.log(2) * 1.02)
         axis.spines[["top", "right"]].set_visible(False)
     axes[1].set_xticks(range(len(first)), list(first))
-    handles = [_patch(color, name) for name, color in regions.items()]
+    handles = [_patch(color, name) for name, color in zip(names, regions.values(), strict=True)]
     figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False)
     figure.supxlabel("box: quartiles, whiskers: 5 % to 95 %", fontsize=8)
     return figure

@@ -1,0 +1,62 @@
+"""`bacoun data`: the paper's data sets, found or downloaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+data = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="List the paper's data sets, or download one.\n\nExample: `bacoun data get mnist`",
+)
+
+
+@data.command("list")
+def list_(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array instead.")] = False,
+) -> None:
+    """Each data set: its size, what it is, and the folder it is in.
+
+    Example: `bacoun data list`
+    """
+    from bacoun.datasets.sources import SOURCES, available
+
+    held = [(holding, SOURCES[holding.name]) for holding in available()]
+    if as_json:
+        rows = [
+            {
+                "name": holding.name,
+                "about": source.about,
+                "licence": source.licence,
+                "bytes": holding.size,
+                "folder": holding.folder and str(holding.folder),
+            }
+            for holding, source in held
+        ]
+        typer.echo(json.dumps(rows))
+        return
+    for holding, source in held:
+        place = holding.folder or "not here yet"
+        typer.echo(f"{holding.name:<16}{holding.size / 1e6:6.1f} MB  {source.about}")
+        typer.echo(f"{'':<27}{source.licence}")
+        typer.echo(f"{'':<27}{place}")
+
+
+@data.command()
+def get(
+    name: Annotated[str, typer.Argument(help="One that bacoun data list names.")],
+    path: Annotated[
+        Path | None, typer.Option(help="Look in this folder alone, and download nothing.")
+    ] = None,
+) -> None:
+    """Print the folder that holds a data set, which is downloaded if need be.
+
+    Example: `bacoun data get mnist`
+    """
+    from bacoun.datasets.sources import fetch
+
+    typer.echo(str(fetch(name, path)))

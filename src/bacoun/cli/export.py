@@ -1,0 +1,35 @@
+"""`bacoun export`: a fitted model for places without Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="Folder of a fitted model.")],
+    onnx: Annotated[Path, typer.Option(help="File to write.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+) -> None:
+    """Write a model as one ONNX graph: numbers in; probabilities, uncertainties, p(OOD) out.
+
+    The graph of a table's model takes the columns as `bacoun fit` encoded them; their names are in
+    its metadata. The deferral rule stays behind.
+
+    Example: `bacoun export model --onnx model.onnx`
+    """
+    from bacoun.classifier import BaCOUnClassifier
+    from bacoun.onnx_export import export_onnx
+    from bacoun.storage import read_model
+    from bacoun.tabular import TableModel
+
+    names = None
+    if "classifier" in read_model(model):
+        table = TableModel.load(model)
+        classifier, names = table.classifier, list(table.encoder.feature_names_)
+    else:
+        classifier = BaCOUnClassifier.load(model)
+    export_onnx(classifier, onnx, feature_names=names, overwrite=overwrite)
+    typer.echo(f"wrote {onnx}")

@@ -1,0 +1,192 @@
+"""From a table to decisions: what is learned, what is kept aside, what comes back from a folder."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+from bacoun.tabular import TableModel, read_table, stream_table
+
+N = 240
+RNG = np.random.default_rng(0)
+
+
+def make_table(n_rows=N):
+    kind = RNG.integers(0, 2, n_rows)
+    return pd.DataFrame(
+        {
+            "id": [f"P{i:05}" for i in range(n_rows)],
+            "x": RNG.normal(3 * kind, 1),
+            "y": RNG.normal(-2 * kind, 1),
+            "ward": RNG.choice(["A", "B", "C"], n_rows),
+            "label": np.where(kind == 1, "ill", "well"),
+        }
+    )
+
+
+TABLE = make_table()
+
+
+@pytest.fixture(scope="module")
+def model(fast):
+    return TableModel.fit(TABLE, "label", classifier=fast())
+
+
+def test_a_scored_table_has_its_columns_and_its_index(model):
+    scored = model.score(TABLE[5:9])
+    assert list(scored) == model.added_columns
+    assert scored.index.tolist() == [5, 6, 7, 8]
+    assert set(scored["prediction"]) <= {"ill", "well"}
+    np.testing.assert_allclose(scored["p_ill"] + scored["p_well"], 1)
+    np.testing.assert_allclose(scored["total"], scored["aleatoric"] + scored["epistemic"])
+    deferred = scored["decision"] == "defer"
+    assert ((scored["reason"] != "") == deferred).all()
+
+
+def test_scores_are_those_of_the_classifier_and_the_rule(model):
+    scored = model.score(TABLE)
+    points = model.encoder.transform(TABLE)
+    np.testing.assert_array_equal(scored["prediction"], model.classifier.predict(points))
+    parts = model.classifier.uncertainty(points)
+    np.testing.assert_array_equal(scored["epistemic"], parts.epistemic)
+    np.testing.assert_array_equal(scored["log_density"], model.classifier.log_density(points))
+    np.testing.assert_array_equal(
+        scored["decision"], model.rule.decide(parts.epistemic, parts.total).decision
+    )
+
+
+def test_rows_are_kept_aside_for_the_rule(model):
+    assert model.facts["training_rows"] == 192
+    assert model.rule.n_calibration == model.facts["calibration_rows"] == 48
+    assert model.facts["classes"] == TABLE["label"].value_counts().to_dict()
+    assert model.facts["dropped_columns"] == {"id": "id"}
+    assert 0.8 < model.facts["accuracy"] <= 1
+    assert 0.8 < model.facts["auc"] <= 1
+
+
+def test_what_is_far_away_or_of_a_new_category_is_unfamiliar(model):
+    odd = TABLE[:2].copy()
+    odd["x"], odd["y"] = [400.0, 0.0], [300.0, 0.0]
+    odd.loc[1, "ward"] = "Z"
+    assert model.score(odd)["reason"].tolist() == ["unfamiliar", "unfamiliar"]
+
+
+def test_a_model_comes_back_from_its_folder(model, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = TableModel.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(loaded.score(TABLE), model.score(TABLE), check_exact=True)
+    assert loaded.rule == model.rule
+    assert loaded.facts == model.facts
+    with pytest.raises(FileExistsError):
+        model.save(tmp_path / "model")
+    model.save(tmp_path / "model", overwrite=True)
+
+
+def test_a_classifier_alone_is_no_model_of_a_table(model, tmp_path):
+    model.classifier.save(tmp_path / "alone")
+    with pytest.raises(ValueError, match="a classifier without the table's columns"):
+        TableModel.load(tmp_path / "alone")
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        ({"ill": 7, "well": 3}, int),
+        ({"ill": True, "well": False}, bool),
+        ({"ill": 1.0, "well": 2.0}, float),
+        ({"ill": "é", "well": "1"}, str),
+    ],
+)
+def test_labels_come_back_as_they_were(fast, tmp_path, labels, kind):
+    table = TABLE.assign(label=TABLE["label"].map(labels))
+    TableModel.fit(table, "label", classifier=fast()).save(tmp_path / "model")
+    scored = TableModel.load(tmp_path / "model").score(table)
+    values = scored["prediction"].tolist()
+    assert {type(value) for value in values} == {kind}
+    assert set(values) == set(labels.values())
+    assert {f"p_{label}" for label in labels.values()} < set(scored)
+
+
+def test_one_seed_gives_one_model_whatever_the_order_of_columns(fast):
+    one = TableModel.fit(TABLE, "label", classifier=fast())
+    two = TableModel.fit(TABLE, "label", classifier=fast())
+    pd.testing.assert_frame_equal(one.score(TABLE), two.score(TABLE[TABLE.columns[::-1]]))
+    assert one.facts == two.facts
+    other = TableModel.fit(TABLE, "label", classifier=fast(), random_state=1)
+    assert other.score(TABLE)["epistemic"].tolist() != one.score(TABLE)["epistemic"].tolist()
+
+
+def test_gaps_are_filled_if_asked(fast):
+    table = TABLE.copy()
+    table.loc[::9, "x"] = np.nan
+    with pytest.raises(ValueError, match="'x' has some"):
+        TableModel.fit(table, "label", classifier=fast())
+    filled = TableModel.fit(table, "label", classifier=fast(), impute=True)
+    assert "x missing" in filled.encoder.feature_names_
+    assert np.isfinite(filled.score(table)["epistemic"]).all()
+
+
+def test_a_bound_that_the_data_cannot_support(fast):
+    auto = TableModel.fit(TABLE, "label", classifier=fast())
+    assert auto.rule.acceptance is None
+    assert "needs 299" in auto.facts["error_bound"]
+    assert (auto.score(TABLE)["decision"] == "accept").mean() > 0.8
+    strict = TableModel.fit(TABLE, "label", classifier=fast(), max_error=0.01)
+    assert (strict.score(TABLE)["decision"] == "defer").all()
+    loose = TableModel.fit(TABLE, "label", classifier=fast(), max_error=0.3)
+    assert loose.rule.acceptance.threshold is not None
+    none = TableModel.fit(TABLE, "label", classifier=fast(), max_error=None)
+    assert none.facts["error_bound"] == "No bound on errors was asked for."
+
+
+def test_rows_of_an_unseen_category_count_when_the_rule_is_calibrated(fast):
+    table = TABLE.assign(ward=[f"W{i}" if i % 2 else "A" for i in range(N)])
+    model = TableModel.fit(table, "label", classifier=fast())
+    flagged = model.rule.epistemic_threshold
+    assert flagged == math.log(2) + 1  # half of all rows are of a new ward, and that is usual here
+
+
+FITS = {
+    "no target": (TABLE.drop(columns="label"), {}, "there is no 'label'. It has 'id', 'x', 'y'"),
+    "a label missing": (TABLE.assign(label=[None, *TABLE["label"][1:]]), {}, "the first is row 1"),
+    "a label says None": (TABLE.replace({"label": {"ill": "None"}}), {}, "such as 'None'"),
+    "one class": (TABLE[TABLE["label"] == "ill"], {}, "has 'ill' in every row"),
+    "one row": (TABLE[:1], {}, "at least 2 classes"),
+    "rare class": (TABLE.assign(label=["odd"] * 3 + list(TABLE["label"][3:])), {}, "fewer: 'odd'"),
+    "regression": (TABLE.assign(label=TABLE["x"]), {}, "different numbers with decimals"),
+    "counts": (TABLE.assign(label=range(N)), {}, "240 of 240 have fewer"),
+    "mixed": (TABLE.assign(label=["ill", 1] * (N // 2)), {}, "of one kind"),
+    "dates": (TABLE.assign(label=pd.Timestamp("2020-01-01")), {}, "of one kind"),
+    "infinite": (TABLE.assign(label=[np.inf, 1.0] * (N // 2)), {}, "with decimals or infinite"),
+    "false alarm": (TABLE, {"false_alarm": 0}, "false_alarm must lie between 0 and 1"),
+    "max error": (TABLE, {"max_error": 1.5}, "max_error must lie between 0 and 1"),
+    "confidence": (TABLE, {"confidence": 95}, "confidence must lie between 0 and 1"),
+    "share": (TABLE, {"calibration_share": math.nan}, "calibration_share must lie"),
+    "large share": (TABLE, {"calibration_share": 0.999}, "rows of each class on both sides"),
+    "small share": (TABLE, {"calibration_share": 0.001}, "rows of each class on both sides"),
+    "a gap in a kept row": (TABLE.assign(x=[*TABLE["x"][:-1], None]), {}, "'x' has some"),
+}
+
+
+@pytest.mark.parametrize(("table", "options", "expected"), FITS.values(), ids=FITS)
+def test_a_bad_table_is_refused_before_any_work(fast, table, options, expected):
+    classifier = fast()
+    with pytest.raises(ValueError) as info:  # noqa: PT011
+        TableModel.fit(table, "label", classifier=classifier, **options)
+    assert expected in str(info.value)
+    assert "\n" not in str(info.value)
+    assert not hasattr(classifier, "classes_")
+
+
+def test_pieces_of_a_file_score_as_the_whole(fast, tmp_path):
+    cancer = load_breast_cancer(as_frame=True).frame
+    model = TableModel.fit(cancer, "target", classifier=fast())
+    expected = model.score(cancer)
+    cancer.to_csv(tmp_path / "a.csv", index=False)
+    cancer.to_parquet(tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        pd.testing.assert_frame_equal(model.score(read_table(tmp_path / name)), expected)
+        pieces = pd.concat(model.score(piece) for piece in stream_table(tmp_path / name, rows=7))
+        pd.testing.assert_frame_equal(pieces, expected, check_exact=True)
