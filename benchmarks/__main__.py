@@ -86,7 +86,7 @@ def run_mnist_size() -> dict[str, Any]:
 
 
 def run_mean_field() -> dict[str, Any]:
-    """Mean-field VI, the paper's settings, on 60,000 x 1025 x 10: has the bound settled?"""
+    """Whether the bound of mean-field VI, set as in the paper, settles at 60,000 x 1025 x 10."""
     head = cached("mnist-size", mnist_size_head)
     posterior = MeanField().fit(
         head.features, head.labels, generator=torch.Generator().manual_seed(0)

@@ -197,13 +197,16 @@ def test_a_step_that_takes_no_checkpoint_is_fitted_again_from_the_same_stream(
 # The parent stays out of torch, so that it can fork; each child fits, and most are killed.
 FIT_UNTIL_DONE = """
 import os, random, signal, sys, time, warnings
+from pathlib import Path
 import numpy as np
+import torch._dynamo  # the optimizer would import it, and each child would wait for that
 from bacoun import BaCOUnClassifier
 from bacoun.checkpoint import Checkpoint
 from bacoun.boundary import FlowShell
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import HMC
 
+DEAD = os.WEXITED | os.WNOHANG | os.WNOWAIT
 folder, data, out = sys.argv[1:]
 X, y, grid = (np.load(data)[name] for name in ("X", "y", "grid"))
 
@@ -218,7 +221,11 @@ def attempt(checkpoint, out):
     )
     np.save(out, model.fit(X, y, checkpoint=checkpoint).predict_proba_samples(grid))
 
+def states():
+    return set(Path(folder).glob("*/[0-9]*"))
+
 def in_a_child(*args, seconds=None):
+    before = states()
     child = os.fork()
     if child == 0:
         try:
@@ -227,6 +234,8 @@ def in_a_child(*args, seconds=None):
         finally:
             os._exit(1)
     if seconds is not None:
+        while states() <= before and os.waitid(os.P_PID, child, DEAD) is None:
+            time.sleep(0.002)  # until it gets somewhere
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -237,7 +246,7 @@ whole = time.perf_counter() - started
 moments = random.Random(7)
 killed = 0
 for _ in range(5):
-    seconds = moments.uniform(0, 0.6) * whole
+    seconds = moments.uniform(0, 0.3) * whole
     killed += in_a_child(Checkpoint(folder, 0), out + "-killed.npy", seconds=seconds) == -9
 assert in_a_child(Checkpoint(folder, 0), out + "-killed.npy") == 0
 print(killed)

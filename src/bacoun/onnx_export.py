@@ -69,7 +69,9 @@ def export_onnx(
 
 def _model_of(classifier: BaCOUnClassifier, metadata: dict[str, str]) -> bytes:
     graph = _Graph()
-    features, probabilities = _add_network(graph, _add_standardisation(graph, classifier), classifier)
+    features, probabilities = _add_network(
+        graph, _add_standardisation(graph, classifier), classifier
+    )
     outputs = {}
     ood = None
     if classifier.boundary_ is not None:
@@ -108,7 +110,7 @@ class _Graph:
     def _constant(self, value: Any) -> str:
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
         name = f"constant_{len(self._constants)}"
-        tensor = self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+        tensor = self._onnx.numpy_helper.from_array(np.asarray(array, order="C"), name)
         self._constants.append(tensor)
         return name
 

@@ -247,6 +247,6 @@ def test_a_bad_table_is_refused_in_transform(frame, expected):
     assert expected in sentence(info)
 
 
-def test_ten_thousand_columns_are_encoded():
-    wide = pd.DataFrame(RNG.normal(size=(5, 10_000))).rename(columns="c{}".format)
-    assert TableEncoder().fit(wide).transform(wide).shape == (5, 10_000)
+def test_thousands_of_columns_are_encoded():
+    wide = pd.DataFrame(RNG.normal(size=(5, 2_000))).rename(columns="c{}".format)
+    assert TableEncoder().fit(wide).transform(wide).shape == (5, 2_000)

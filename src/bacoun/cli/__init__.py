@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from bacoun.cli.data import data
+from bacoun.cli.export import export
 from bacoun.cli.fit import fit
 from bacoun.cli.predict import predict
 from bacoun.cli.report import report
@@ -18,6 +19,7 @@ app = typer.Typer(name="bacoun", rich_markup_mode="markdown", pretty_exceptions_
 app.command(rich_help_panel="From a table to decisions")(fit)
 app.command(rich_help_panel="From a table to decisions")(predict)
 app.command(rich_help_panel="From a table to decisions")(report)
+app.command(rich_help_panel="From a table to decisions")(export)
 app.command(rich_help_panel="The paper")(reproduce)
 app.add_typer(data, name="data", rich_help_panel="The paper")
 
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         The words after `bacoun`; None: those that the process was started with.
     """
     try:
-        app(arguments, standalone_mode=False)
+        code = app(arguments, standalone_mode=False)
     except _UsageError as error:
         _refuse(error.format_message())  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
@@ -52,6 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except (ValueError, TypeError, OSError, ImportError) as error:
         _refuse(str(error))
+    else:
+        if code == 130:  # typer's answer to Ctrl-C
+            print("stopped.", file=sys.stderr)
+        if code:
+            sys.exit(code)
 
 
 def _refuse(message: str) -> None:

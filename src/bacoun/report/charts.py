@@ -1,7 +1,7 @@
 """What the page is made of: markup, numbers in words, tables, and charts as inline SVG.
 
 Text from outside (names of columns, labels, cells) is escaped on its way into a tag, whatever it
-holds; only `Html`, which `tag` alone makes, goes in as it is. Colours live in `page.css`.
+holds; only `Html`, which `tag` and `joined` make, goes in as it is. Colours live in `page.css`.
 """
 
 from __future__ import annotations

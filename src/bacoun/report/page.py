@@ -67,6 +67,7 @@ _LISTED = 10  # rows in a list of uncertain ones
 _TELLING = 3  # features named for each of them
 _BINS = 15  # of confidence, as in expected_calibration_error
 _LEVELS = 5  # shades of the map
+_TOLD_APART = 6  # fine lines in a chart
 _FAR = 1e6  # deviations beyond are all equally far, as for the classifier
 _UNFOLDED = 12  # classes in a table that is not folded away
 
@@ -91,14 +92,13 @@ _HEALTH = {
 }
 
 _FACTS = {
-    "rows": "rows of the table it was fitted on",
-    "training rows": "rows it learned from",
-    "calibration rows": "rows kept aside for the deferral rule",
-    "features": "features, categories counted one by one",
-    "accuracy": "accuracy on the rows kept aside",
-    "auc": "AUC on the rows kept aside",
-    "ece": "ECE on the rows kept aside",
-    "quick": "settings for a first look",
+    "rows": "rows given",
+    "training rows": "rows learned from",
+    "calibration rows": "rows kept aside",
+    "accuracy": "accuracy, rows kept aside",
+    "auc": "AUC, rows kept aside",
+    "ece": "ECE, rows kept aside",
+    "quick": "for a first look",
     "data digest": "fingerprint of the table",
 }
 
@@ -450,7 +450,7 @@ def _about(data: ReportData) -> Html:
         shown += f" and {len(data.classes) - _UNFOLDED} more"
     about = {"classes": f"{len(data.classes)}: {shown}"}
     about |= {_FACTS.get(key, key): value for key, value in data.about.items()}
-    about |= {"calibration rows behind the rule": f"{data.rule.n_calibration:,}"}
+    about |= {"rows kept aside": f"{data.rule.n_calibration:,}, for the deferral rule"}
     verdict = data.complaint or (
         "The posterior is in order: nothing in its diagnostics speaks against trusting it."
     )
@@ -476,7 +476,7 @@ def _about(data: ReportData) -> Html:
 def _accuracy(data: ReportData) -> Html:
     test = data.test
     if test.labels is None or test.correct is None:
-        return _no_labels("accuracy")
+        return _no_labels("accuracy cannot be measured")
     n, right, k = len(test), int(test.correct.sum()), len(data.classes)
     ece = expected_calibration_error(test.probabilities, test.labels, _BINS)
     loss = negative_log_likelihood(test.probabilities, test.labels)
@@ -590,11 +590,13 @@ def _plane(data: ReportData) -> Html:
         names = [_named(data, row) for row in bad.tolist()]
         plot.crosses(test.aleatoric[bad], test.epistemic[bad], "wrong", names)
         legend = [(swatch("right"), "right"), (swatch("wrong", "cross"), "wrong"), *legend]
+    caption = "The rule sets no limits here."
     if _draw_limits(plot, data.rule):
         legend.append((swatch("limit", "line"), "limits of the deferral rule"))
-    caption = (
-        "Rows above or to the right of the broken lines are deferred. Both axes are logarithmic; "
-        f"what lies below their first mark is drawn at the edge.{_thinned(len(test))}"
+        caption = "Rows above or to the right of the broken lines are deferred."
+    caption += (
+        " Both axes are logarithmic; what lies below their first mark is drawn at the edge."
+        f"{_thinned(len(test))}"
     )
     return chart(plot, caption, legend, aside=_reading_the_plane(test))
 
@@ -608,8 +610,10 @@ def _reading_the_plane(test: Scored) -> Html:
         "Top: unlike what was seen. More such rows in training would help.",
     ]
     if test.correct is None:
-        return joined([bullets(lines), _no_labels("telling right from wrong")])
+        return joined([bullets(lines), _no_labels("right is not told from wrong")])
     wrong = ~test.correct
+    if not wrong.any():
+        return bullets([*lines, "There is no mistake among these rows."])
     missed = int((wrong & (test.reason == "")).sum())
     lines.append(
         f"A mistake at the bottom left is one that nobody would look at: {missed:,} of "
@@ -632,9 +636,15 @@ def _total_limit(rule: DeferralRule) -> float:
     return -1.0 if rule.acceptance.threshold is None else rule.acceptance.threshold
 
 
+def _own_limits(rule: DeferralRule) -> list[float]:
+    """Limits of single classes, if they are few enough to be told apart in a chart."""
+    limits = sorted((rule.class_thresholds or {}).values())
+    return limits if len(limits) <= _TOLD_APART else []
+
+
 def _draw_limits(plot: Plot, rule: DeferralRule) -> bool:
     """The edges of the accepted region on the plane; False if there are none to see."""
-    limits = [rule.epistemic_threshold, *(rule.class_thresholds or {}).values()]
+    limits = [rule.epistemic_threshold, *_own_limits(rule)]
     seen = [limit for limit in limits if plot.y.low < limit < plot.y.high]
     for limit in seen:
         kind = "limit" if limit == rule.epistemic_threshold else "faint"
@@ -679,8 +689,8 @@ def _distribution(data: ReportData, part: str, limit: float) -> Html:
     edges = np.geomspace(axis.low, axis.high, 41)
     edges[[0, -1]] = axis.low, axis.high
     limited = 0 <= limit < math.inf
-    own = data.rule.class_thresholds if part == "epistemic" else None
-    for threshold in (own or {}).values():
+    own = sorted((data.rule.class_thresholds or {}).values()) if part == "epistemic" else []
+    for threshold in _own_limits(data.rule) if own else []:
         plot.vertical(threshold, "faint")
     labels = []
     for floor, (name, values) in zip(range(n - 1, -1, -1), bands.items(), strict=True):
@@ -699,7 +709,10 @@ def _distribution(data: ReportData, part: str, limit: float) -> Html:
     else:
         caption = "The rule sets no limit here."
     if own:
-        caption += " Fine lines are the limits of single classes, which go first."
+        caption += (
+            f" Single classes have limits of their own, {small(own[0])} to {small(own[-1])} nats, "
+            "which go first."
+        )
     return chart(plot, f"{caption} Bars are shares within each set; the axis is logarithmic.")
 
 
@@ -739,7 +752,7 @@ def _detection(data: ReportData, ood: Scored) -> Html:
 
 def _risk(data: ReportData) -> Html:
     if data.test.correct is None:
-        return _no_labels("the risk of a mistake")
+        return _no_labels("the risk of a mistake cannot be measured")
     scores, right, n = data.test.total, data.test.correct, len(data.test)
     error = 1 - float(right.mean())
     at_80, at_5 = risk_at_coverage(scores, right, 0.8), coverage_at_risk(scores, right, 0.05)
@@ -748,7 +761,7 @@ def _risk(data: ReportData) -> Html:
         f"Answering the surest 80 of 100 rows, {percent(at_80)} of the answers would be wrong; "
         f"answering all, {percent(error)}."
     )
-    why_5 = f"{of(round(at_5 * n), n)} can be answered before more than 5 of 100 answers are wrong."
+    why_5 = f"{of(round(at_5 * n), n)} can be answered with at most 5 of 100 answers wrong."
     why_area = (
         "Mean share of mistakes over answering 1, 2, ... rows, the surest first. In perfect order "
         f"{small(best)}, in random order {small(error)}."
@@ -805,18 +818,18 @@ def _risk_chart(test: Scored, right: np.ndarray, error: float) -> Html:
 
 def _deferral(data: ReportData) -> Html:
     test = data.test
-    heads = ["outcome", "rows", "share", "right", "what it means"]
+    heads = ["outcome", "rows", "share"]
     lines = [_outcome(test, key, f"rows-{name}") for key, (name, _) in OUTCOMES.items()]
     lines.append(_outcome(test, None, "rows-all"))
     caption = f"What the rule does with {data.names['test']}."
-    parts = [table(heads, lines, numeric=[1, 2, 3], long=4, caption=caption, last_is_sum=True)]
+    known = heads if test.labels is None else [*heads, "right"]
+    parts = [table(known, lines, numeric=[1, 2, 3], caption=caption, last_is_sum=True)]
     if test.labels is None:
-        parts.append(_no_labels("the share of right answers"))
+        parts.append(_no_labels("how many of these answers are right cannot be told"))
     if data.ood is not None:
         lines = [_outcome(data.ood, key, f"ood-{name}") for key, (name, _) in OUTCOMES.items()]
-        lines = [line[:3] + line[4:] for line in lines]
         caption = f"The same for {data.names['ood']}: ideally none is accepted."
-        parts.append(table([*heads[:3], heads[4]], lines, numeric=[1, 2], long=3, caption=caption))
+        parts.append(table(heads, lines, numeric=[1, 2], caption=caption))
     if data.unseen.any():
         words = (
             f"{of(data.unseen.sum(), len(test))} with a category that training did not have: "
@@ -838,11 +851,13 @@ def _outcome(scored: Scored, reason: str | None, key: str) -> list[object]:
     """A line of the deferral table: how many rows, and how many of them right."""
     chosen = np.full(len(scored), True) if reason is None else scored.reason == reason
     name, meaning = ("all rows", "") if reason is None else OUTCOMES[reason]
-    count, right = int(chosen.sum()), _NONE
-    if scored.correct is not None and count:
-        n_right = int(scored.correct[chosen].sum())
-        right = f"{n_right:,} ({percent(n_right / count)})"
-    return [name, exact(key, count, f"{count:,}"), percent(count / len(scored)), right, meaning]
+    named = joined([name, tag("small", meaning)]) if meaning else name
+    count = int(chosen.sum())
+    line: list[object] = [named, exact(key, count, f"{count:,}"), percent(count / len(scored))]
+    if scored.correct is None:
+        return line
+    n_right = int(scored.correct[chosen].sum())
+    return [*line, f"{n_right:,} ({percent(n_right / count)})" if count else _NONE]
 
 
 def _by_class(data: ReportData) -> Html:
@@ -872,7 +887,9 @@ def _promised(data: ReportData) -> Html:
     if math.isinf(rule.epistemic_threshold):
         promised[1] = f"{found}: there were too few calibration rows to set a limit."
     if rule.acceptance is None:
-        promised.append("No bound on mistakes among accepted rows was asked for; none is given.")
+        promised.append(
+            "Nothing about mistakes among accepted rows: the rule has no bound on them."
+        )
     elif rule.acceptance.threshold is None:
         promised.append(
             "The calibration rows cannot support the bound on mistakes that was asked for, so "
@@ -984,8 +1001,8 @@ def _map_axis(data: ReportData, direction: int) -> Axis:
     return Axis(label, float(low), float(high), blank=True)
 
 
-def _no_labels(needed_for: str) -> Html:
-    return tag("p", f"The test rows have no labels, which {needed_for} needs.", class_="note")
+def _no_labels(so: str) -> Html:
+    return tag("p", f"The test rows have no labels, so {so}.", class_="note")
 
 
 def _sample(n_rows: int) -> np.ndarray:

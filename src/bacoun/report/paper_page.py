@@ -31,13 +31,15 @@ class Results:
         self.records = {name: load_records(folder, name) for name in names()}
 
     def values(self, experiment: str, method: str, path: str) -> np.ndarray:
-        """One value for each seed."""
-        return across_seeds(self.records[experiment], method, path)
+        """One value for each seed; KeyError if nothing was measured."""
+        found = across_seeds(self.records[experiment], method, path)
+        if len(found) == 0:
+            raise KeyError(f"{experiment}: no {path} of {method}")
+        return found
 
     def mean(self, experiment: str, method: str, path: str) -> float:
-        """Mean over seeds; NaN if nothing was measured."""
-        values = self.values(experiment, method, path)
-        return float(values.mean()) if len(values) else float("nan")
+        """Mean over seeds."""
+        return float(self.values(experiment, method, path).mean())
 
     def show(self, experiment: str, method: str, path: str) -> str:
         """Mean ± standard deviation over seeds."""
@@ -51,6 +53,8 @@ class Results:
             if "map total" in record.arrays
         }
         seeds = sorted(seed for name, seed in maps if name == method and (to, seed) in maps)
+        if not seeds:
+            raise KeyError(f"{experiment}: no maps of {method} and {to}")
         return np.array([rank_correlation(maps[method, s], maps[to, s]) for s in seeds])
 
 
@@ -410,12 +414,10 @@ def page_text(results: Results, folder: Path, page: Path) -> str:
 
 
 def _weigh(claim: Claim, results: Results) -> tuple[str, str]:
-    with np.errstate(all="ignore"):
-        try:
-            measured, said = claim.weigh(results)
-        except (ValueError, KeyError, IndexError, ZeroDivisionError):
-            return "not measured yet.", OPEN
-    return (measured, OPEN) if "nan" in measured else (measured, said)
+    try:
+        return claim.weigh(results)
+    except KeyError as missing:
+        return f"not measured yet ({missing.args[0]}).", OPEN
 
 
 def _table_of(name: str, records: list[Record], folder: Path, page: Path) -> list[str]:

@@ -47,10 +47,10 @@ def _is_missing(value: object) -> bool:
 
 def _check_classes(labels: np.ndarray, target: str) -> None:
     classes, counts = np.unique(labels, return_counts=True)
-    if labels.dtype.kind == "f" and not np.all(np.mod(labels, 1) == 0):
+    if labels.dtype.kind == "f" and not all(label.is_integer() for label in classes.tolist()):
         raise ValueError(
-            f"column '{target}' must hold classes; it has {len(classes)} different numbers with "
-            "decimals. Name another target, or cut it into classes first."
+            f"column '{target}' must hold classes; it has {len(classes)} different numbers, "
+            "with decimals or infinite. Name another target, or cut it into classes first."
         )
     if len(classes) < 2:
         raise ValueError(

@@ -18,12 +18,17 @@ from bacoun.checkpoint import Checkpoint
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
 from bacoun.deferral.checks import as_share
+from bacoun.estimator import Evaluation
 from bacoun.storage import read_model, write_model
 from bacoun.tabular.encoding import TableEncoder, find_ids
 from bacoun.tabular.labels import read_labels
-from bacoun.uncertainty import Uncertainty, expected_calibration_error
+from bacoun.uncertainty import expected_calibration_error
 
 _USUAL_ERROR = 0.01  # asked for where the data can support it
+
+# A threshold is the score of a calibration row. Single precision leaves the last digits to the
+# other rows of a block; the rule sees those that it does not, so that they cannot tip the balance.
+_DECIMALS = 5
 
 
 @dataclass(frozen=True)
@@ -157,15 +162,13 @@ class TableModel:
             unfamiliar, whatever its epistemic uncertainty.
         """
         answers = _answer(self.classifier, self.encoder, frame)
-        total = answers.uncertainty.total
-        decisions = self.rule.decide(answers.surprise, total, answers.predicted)
+        given = answers.given
         columns = [
             self.classifier.classes_[answers.predicted],
-            *answers.probabilities.T,
-            *answers.uncertainty.parts().values(),
-            answers.ood_probability,
-            answers.log_density,
-            *decisions,
+            *given.probabilities.T,
+            *(given.total, given.aleatoric, given.epistemic),
+            *(given.ood_probability, given.log_density),
+            *self.rule.decide(answers.surprise, answers.doubt, answers.predicted),
         ]
         named = dict(zip(self.added_columns, columns, strict=True))
         return pd.DataFrame(named, index=frame.index)
@@ -206,53 +209,47 @@ class TableModel:
 class _Answers(NamedTuple):
     """What a classifier says of N rows."""
 
-    probabilities: np.ndarray  # (N, K)
-    uncertainty: Uncertainty[np.ndarray]
-    ood_probability: np.ndarray  # (N,)
-    log_density: np.ndarray  # (N,)
+    given: Evaluation[np.ndarray]
     unseen: np.ndarray  # (N,), rows with a category not seen in training
 
     @property
     def predicted(self) -> np.ndarray:
         """Index (N,) of the most likely class."""
-        return self.probabilities.argmax(axis=1)
+        return self.given.probabilities.argmax(axis=1)
 
     @property
     def surprise(self) -> np.ndarray:
         """What the rule takes for epistemic (N,): beyond the largest possible where unseen."""
-        beyond = math.log(self.probabilities.shape[1]) + 1
-        return np.where(self.unseen, beyond, self.uncertainty.epistemic)
+        beyond = math.log(self.given.probabilities.shape[1]) + 1
+        return np.where(self.unseen, beyond, self.given.epistemic).round(_DECIMALS)
+
+    @property
+    def doubt(self) -> np.ndarray:
+        """What the rule takes for total (N,)."""
+        return self.given.total.round(_DECIMALS)
 
     def calibrate(self, truth: np.ndarray, **options: Any) -> DeferralRule:
         """A rule for rows like these, given the index (N,) of their classes."""
         right = self.predicted == truth
-        return DeferralRule.calibrate(
-            self.surprise, self.uncertainty.total, right, self.predicted, **options
-        )
+        return DeferralRule.calibrate(self.surprise, self.doubt, right, self.predicted, **options)
 
     def quality(self, truth: np.ndarray) -> dict[str, float | None]:
         """Accuracy, area under the ROC curve, calibration error; None where not defined."""
-        n_classes = self.probabilities.shape[1]
+        n_classes = self.given.probabilities.shape[1]
         auc = None
         if len(np.unique(truth)) == n_classes:
-            scores = self.probabilities[:, 1] if n_classes == 2 else self.probabilities
+            scores = self.given.probabilities[:, 1] if n_classes == 2 else self.given.probabilities
             auc = float(roc_auc_score(truth, scores, multi_class="ovr"))
         return {
             "accuracy": float((self.predicted == truth).mean()),
             "auc": auc,
-            "ece": expected_calibration_error(self.probabilities, truth),
+            "ece": expected_calibration_error(self.given.probabilities, truth),
         }
 
 
 def _answer(classifier: BaCOUnClassifier, encoder: TableEncoder, frame: pd.DataFrame) -> _Answers:
     points, unseen = encoder.transform_with_unseen(frame)
-    return _Answers(
-        classifier.predict_proba(points),
-        classifier.uncertainty(points),
-        classifier.ood_probability(points),
-        classifier.log_density(points),
-        unseen,
-    )
+    return _Answers(classifier.evaluate(points), unseen)
 
 
 def _split(labels: np.ndarray, share: float, random_state: int) -> tuple[np.ndarray, np.ndarray]:

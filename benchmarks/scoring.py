@@ -1,0 +1,159 @@
+"""Two million rows of 20 columns through `evaluate`; writes benchmarks/scoring.json.
+
+    python -m benchmarks.scoring
+
+A model with default settings is fitted to 2000 rows; the rows to score lie around the training set,
+some close and some far. Scoring runs in a process of its own, so that peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import make_classification
+
+from bacoun import BaCOUnClassifier
+
+N_TRAIN, N_ROWS, N_COLUMNS = 2000, 2_000_000, 20
+N_COMPARED = 20_000
+CLASSES = (2, 3)
+RECORD = Path(__file__).with_suffix(".json")
+
+
+def training_set(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    return make_classification(
+        N_TRAIN,
+        N_COLUMNS,
+        n_informative=8,
+        n_redundant=4,
+        n_classes=n_classes,
+        random_state=0,
+    )
+
+
+def rows_around(points: np.ndarray, n_rows: int) -> np.ndarray:
+    """Training points with noise of a tenth, one, three or a thousand standard deviations."""
+    rng = np.random.default_rng(0)
+    rows = points[rng.integers(len(points), size=n_rows)]
+    for block in np.array_split(np.arange(n_rows), 100):  # the noise of all rows takes much room
+        size = rng.choice([0.1, 1, 3, 1000], p=[0.7, 0.15, 0.14, 0.01], size=(len(block), 1))
+        rows[block] += size * points.std(axis=0) * rng.standard_normal((len(block), N_COLUMNS))
+    return rows
+
+
+def score(model: BaCOUnClassifier, rows: np.ndarray) -> dict[str, Any]:
+    """Speed and memory of one call, and how far it is from the methods that work in float64."""
+    model.evaluate(rows[:10_000])  # first use of threads and libraries
+    memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    load, processor, started = os.getloadavg()[0], time.process_time(), time.perf_counter()
+    evaluation = model.evaluate(rows)
+    seconds = time.perf_counter() - started
+    processor = time.process_time() - processor
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "rows_per_second": round(len(rows) / seconds),
+        "seconds": round(seconds, 1),
+        "processor_microseconds_per_row": round(1e6 * processor / len(rows), 1),
+        "rows_per_second_if_both_cores_were_free": round(2 * len(rows) / processor),
+        "load_of_the_machine_before": round(load, 1),
+        "measured_on_a_busy_machine": load > 1,
+        "peak_megabytes": round(peak / 1024),
+        "megabytes_before_scoring": round(memory_before / 1024),
+        "largest_difference_from_float64": differences(model, rows[:N_COMPARED], evaluation),
+        "processor_microseconds_per_row_by_part": parts(model, rows),
+    }
+
+
+def differences(model: BaCOUnClassifier, rows: np.ndarray, evaluation: Any) -> dict[str, float]:
+    density = model.log_density(rows)
+    slow = {
+        "probabilities": model.predict_proba(rows),
+        **model.uncertainty(rows).parts(),
+        "ood_probability": model.ood_probability(rows),
+    }
+    gaps = {
+        name: float(np.abs(getattr(evaluation, name)[: len(rows)] - value).max())
+        for name, value in slow.items()
+    }
+    finite = np.isfinite(density)
+    gap = np.abs(evaluation.log_density[: len(rows)] - density)[finite]
+    return gaps | {"log_density, relative": float((gap / np.abs(density[finite]).clip(1)).max())}
+
+
+def parts(model: BaCOUnClassifier, rows: np.ndarray, n_rows: int = 2048) -> dict[str, float]:
+    """What each part of a block costs, on one thread; the best of some."""
+    torch.set_num_threads(1)
+    points = model._standardised(rows[:n_rows])
+    features, rare = model._seen(points)
+    predictive = model.posterior_.single_precision(halves=True)
+    coordinates = torch.addmm(predictive.offset, features, predictive.basis)
+    costs = {
+        "standardise": best_of(lambda: model._standardised(rows[:n_rows])),
+        "network": best_of(lambda: model._seen(points)),
+        "flows": best_of(lambda: model.boundary_.log_prob(points)),
+        "coordinates": best_of(lambda: torch.addmm(predictive.offset, features, predictive.basis)),
+        "logits": best_of(lambda: coordinates @ predictive.weights),
+        "coordinates, logits, moments": best_of(lambda: predictive.moments(features, rare)),
+    }
+    return {name: round(1e6 * seconds / n_rows, 2) for name, seconds in costs.items()}
+
+
+def best_of(function: Callable[[], Any], n: int = 20) -> float:
+    seconds = []
+    for _ in range(n):
+        started = time.process_time()
+        function()
+        seconds.append(time.process_time() - started)
+    return min(seconds)
+
+
+def measure(n_classes: int) -> dict[str, Any]:
+    """Fit here, score in a fresh process."""
+    points, labels = training_set(n_classes)
+    with tempfile.TemporaryDirectory() as folder:
+        model = BaCOUnClassifier(random_state=0).fit(points, labels)
+        model.save(Path(folder) / "model")
+        directions = model.posterior_.reduction_.basis.shape[1]
+        command = [sys.executable, "-m", "benchmarks.scoring", f"{folder}/model", str(n_classes)]
+        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {"classes": n_classes, "directions": directions, **json.loads(answer)}
+
+
+def main() -> None:
+    if len(sys.argv) == 3:
+        model, n_classes = BaCOUnClassifier.load(sys.argv[1]), int(sys.argv[2])
+        rows = rows_around(training_set(n_classes)[0], N_ROWS)
+        print(json.dumps(score(model, rows)))
+        return
+    record = {
+        "command": "python -m benchmarks.scoring",
+        "rows": N_ROWS,
+        "columns": N_COLUMNS,
+        "training_rows": N_TRAIN,
+        "settings": "BaCOUnClassifier(random_state=0)",
+        "cores": os.cpu_count(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("bacoun", "torch", "numpy", "zuko")},
+        },
+        "measured": [measure(n_classes) for n_classes in CLASSES],
+    }
+    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    print(json.dumps(record, indent=1))
+
+
+if __name__ == "__main__":
+    main()

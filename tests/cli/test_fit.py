@@ -1,0 +1,133 @@
+"""`bacoun fit`, from a file to a folder."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+from bacoun.checkpoint import Checkpoint
+from bacoun.cli import main
+from bacoun.tabular import TableModel, read_table
+
+BACOUN = Path(sys.executable).with_name("bacoun")
+
+
+@pytest.fixture(scope="module")
+def cancer(tmp_path_factory):
+    """The breast-cancer table as a person has it: names of classes, and a number for each row."""
+    data = load_breast_cancer(as_frame=True)
+    table = data.frame.drop(columns="target").assign(diagnosis=data.target_names[data.target])
+    table.insert(0, "patient", range(1, len(table) + 1))
+    path = tmp_path_factory.mktemp("fit") / "train.csv"
+    table.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def words(cancer):
+    return ["fit", str(cancer), "--target", "diagnosis", "--quick"]
+
+
+@pytest.fixture(scope="module")
+def fitted(words, cancer):
+    """What the real command says, and the folder it writes."""
+    out = cancer.with_name("model")
+    run = subprocess.run(
+        [BACOUN, *words, "--out", out], capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    return run, out
+
+
+def test_the_summary_says_what_was_learned_and_what_is_promised(fitted):
+    run, out = fitted
+    assert run.stderr == ""
+    for part in (
+        "569: 455 to learn from, 114 to calibrate on",
+        "benign (357), malignant (212)",
+        "patient (id)",
+        "accuracy 0.9",
+        "R-hat 1.0",
+        "Unfamiliar: epistemic above",
+        "needs 299 accepted calibration points",
+        f"bacoun predict {out}",
+    ):
+        assert part in run.stdout
+
+
+def test_the_model_is_that_of_the_library(fitted, cancer):
+    table = read_table(cancer)
+    ours = TableModel.load(fitted[1])
+    theirs = TableModel.fit(table, "diagnosis", quick=True)
+    pd.testing.assert_frame_equal(ours.score(table), theirs.score(table), atol=1e-6)
+    assert ours.facts == theirs.facts
+
+
+def test_nothing_else_is_left_behind(fitted):
+    assert {path.name for path in fitted[1].parent.iterdir()} == {"train.csv", "model"}
+
+
+def test_facts_as_json(words, cancer, tmp_path, capsys):
+    main([*words, "--out", str(tmp_path / "model"), "--json", "--max-error", "0.2", "--resume"])
+    out, err = capsys.readouterr()
+    facts = json.loads(out)
+    assert facts["rows"] == 569
+    assert facts["rule"]["acceptance"]["max_error"] == 0.2
+    assert facts["health"]["inference"] == "HMC"
+    assert "nothing to resume" in err
+
+
+def test_a_killed_fit_leaves_no_model_and_resumes_to_the_same(fitted, words, tmp_path):
+    out = tmp_path / "model"
+    process = subprocess.Popen([BACOUN, *words, "--out", out], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "model.checkpoint").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)
+    process.kill()
+    process.communicate()
+    if process.returncode == 0:
+        pytest.skip("the fit was done before it could be killed")
+    assert process.returncode == -signal.SIGKILL
+    assert not out.exists()
+    main([*words, "--out", str(out), "--resume"])
+    table = read_table(words[1])
+    expected = TableModel.load(fitted[1]).score(table)
+    pd.testing.assert_frame_equal(TableModel.load(out).score(table), expected, atol=1e-6)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_without_resume_a_fit_starts_anew(words, tmp_path, monkeypatch):
+    folder = tmp_path / "model.checkpoint"
+    Checkpoint(folder).save("run", lambda: {"run": {"X": "another"}}, now=True)
+    monkeypatch.setattr(TableModel, "fit", lambda *_, **options: pytest.fail(str(folder.exists())))
+    with pytest.raises(pytest.fail.Exception, match="False"):
+        main([*words, "--out", str(tmp_path / "model")])
+
+
+def test_ctrl_c_says_how_to_go_on(words, tmp_path, monkeypatch, capsys):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TableModel, "fit", stop)
+    with pytest.raises(SystemExit) as info:
+        main([*words, "--out", str(tmp_path / "model")])
+    assert info.value.code == 130
+    assert "--resume goes on" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_to_is_refused_first(words, tmp_path, capsys):
+    tmp_path.chmod(0o500)
+    with pytest.raises(SystemExit) as info:
+        main([*words, "--out", str(tmp_path / "model")])
+    tmp_path.chmod(0o700)
+    assert info.value.code == 2
+    assert "can be written to" in capsys.readouterr().err

@@ -1,0 +1,136 @@
+"""`bacoun predict`, from a model and a file to a scored file."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+from bacoun.cli import main
+from bacoun.tabular import Survey, TableModel, read_table
+
+BACOUN = Path(sys.executable).with_name("bacoun")
+DATA = load_breast_cancer(as_frame=True)
+TABLE = DATA.frame.drop(columns="target").assign(diagnosis=DATA.target_names[DATA.target])
+
+
+@pytest.fixture(scope="module")
+def folder(fast, tmp_path_factory):
+    """A model, and the table it was fitted on as CSV and Parquet, without the target."""
+    folder = tmp_path_factory.mktemp("predict")
+    TableModel.fit(TABLE, "diagnosis", classifier=fast()).save(folder / "model")
+    new = TABLE.drop(columns="diagnosis")
+    new.to_csv(folder / "new.csv", index=False)
+    new.to_parquet(folder / "new.parquet")
+    return folder
+
+
+@pytest.fixture
+def predict(folder, tmp_path):
+    def run(new, out, *more):
+        new = new if isinstance(new, Path) else folder / new
+        main(["predict", str(folder / "model"), str(new), "--out", str(tmp_path / out), *more])
+        return tmp_path / out
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    return TableModel.load(folder / "model").score(TABLE)
+
+
+def test_the_command_writes_what_the_library_says(folder, tmp_path, expected):
+    words = ["predict", folder / "model", folder / "new.csv", "--out", tmp_path / "scored.csv"]
+    run = subprocess.run([BACOUN, *words], capture_output=True, text=True, timeout=300)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+    scored = read_table(tmp_path / "scored.csv").fillna({"reason": ""})
+    pd.testing.assert_frame_equal(scored[list(expected)], expected)
+    before = pd.read_csv(folder / "new.csv")
+    pd.testing.assert_frame_equal(scored[list(before)], before)
+    assert list(scored) == [*before, *expected]
+    assert [path.name for path in tmp_path.iterdir()] == ["scored.csv"]
+
+
+@pytest.mark.parametrize(
+    ("new", "out", "rows"),
+    [
+        ("new.csv", "a.csv", 40),
+        ("new.csv", "a.tsv", 569),
+        ("new.csv", "a.csv.gz", 568),
+        ("new.parquet", "a.parquet", 40),
+        ("new.parquet", "a.csv", 2048),
+    ],
+)
+def test_pieces_of_any_kind_score_as_the_whole(predict, expected, monkeypatch, new, out, rows):
+    monkeypatch.setattr(Survey, "piece", rows)
+    scored = read_table(predict(new, out)).fillna({"reason": ""})
+    pd.testing.assert_frame_equal(scored[list(expected)], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_parquet_keeps_its_types(predict, folder, tmp_path):
+    table = TABLE.assign(
+        day=pd.Timestamp("2020-01-01"), big=2**60 + 1, count=pd.array([None] * 569, "Int64")
+    )
+    table.to_parquet(tmp_path / "typed.parquet")
+    before = pq.read_table(tmp_path / "typed.parquet")
+    after = pq.read_table(predict(tmp_path / "typed.parquet", "out.parquet"))
+    assert after.select(before.column_names).equals(before.replace_schema_metadata())
+
+
+def test_cells_stay_as_they_were_written(predict, folder, tmp_path):
+    lines = (folder / "new.csv").read_text().splitlines()[:3]
+    new = tmp_path / "new.csv"
+    new.write_text(f"note,{lines[0]}\n007,{lines[1]}\nNA,{lines[2]}\n")
+    after = predict(new, "out.csv").read_text().splitlines()
+    assert after[1].startswith(f"007,{lines[1]},")
+    assert after[2].startswith(f"NA,{lines[2]},")
+
+
+def test_json_lines(folder, expected, capsys):
+    main(["predict", str(folder / "model"), str(folder / "new.csv"), "--json"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    pd.testing.assert_frame_equal(pd.DataFrame(rows)[list(expected)], expected)
+    assert rows[3]["mean radius"] == TABLE["mean radius"][3]
+
+
+def test_columns_in_any_order_and_others_named_once(predict, expected, tmp_path, capsys):
+    new = TABLE[TABLE.columns[::-1]].assign(age=1, ward="A")
+    new.to_csv(tmp_path / "new.csv", index=False)
+    scored = read_table(predict(tmp_path / "new.csv", "out.csv"))
+    np.testing.assert_array_equal(scored["epistemic"], expected["epistemic"])
+    assert capsys.readouterr().err == "bacoun: note: the model does not use 'age', 'ward'.\n"
+
+
+def test_a_file_is_replaced_only_if_asked(predict, capsys):
+    out = predict("new.csv", "out.csv")
+    out.write_text("mine")
+    with pytest.raises(SystemExit):
+        predict("new.csv", "out.csv")
+    assert "pass --overwrite" in capsys.readouterr().err
+    assert out.read_text() == "mine"
+    predict("new.csv", "out.csv", "--overwrite")
+    assert out.read_text() != "mine"
+
+
+def test_a_mistake_in_the_last_piece_leaves_nothing(predict, folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Survey, "piece", 100)
+    new = tmp_path / "new.csv"
+    lines = (folder / "new.csv").read_text().splitlines()
+    new.write_text("\n".join([*lines[:-1], "old" + lines[-1][lines[-1].index(",") :]]))
+    with pytest.raises(SystemExit):
+        predict(new, "out.csv")
+    assert "got 'old' in row 569" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
+
+
+def test_who_reads_may_stop_reading(folder):
+    command = f"'{BACOUN}' predict '{folder}/model' '{folder}/new.csv' --json | head -n 1"
+    run = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300)
+    assert json.loads(run.stdout)["prediction"] in ("benign", "malignant")
+    assert run.stderr == ""

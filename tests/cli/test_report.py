@@ -1,0 +1,89 @@
+"""`bacoun report`, from files to a file."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sklearn.datasets import load_iris
+
+from bacoun.cli import main
+from bacoun.tabular import TableModel
+
+BACOUN = Path(sys.executable).with_name("bacoun")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model and tables: with labels, without, and from elsewhere."""
+    folder = tmp_path_factory.mktemp("report")
+    iris = load_iris(as_frame=True).frame.sample(frac=1, random_state=0)
+    TableModel.fit(iris.head(100), "target", quick=True, random_state=0).save(folder / "model")
+    test = iris.tail(50)
+    test.to_csv(folder / "test.csv", index=False)
+    test.drop(columns="target").to_csv(folder / "plain.csv", index=False)
+    test.rename(columns={"target": "kind"}).to_csv(folder / "kind.csv", index=False)
+    (test.drop(columns="target") * 9).to_csv(folder / "far.csv", index=False)
+    test.head(0).to_csv(folder / "empty.csv", index=False)
+    test.assign(target=7).to_csv(folder / "seven.csv", index=False)
+    return folder
+
+
+def test_a_page_is_written_and_not_replaced_unasked(folder, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "report.html"
+    words = ["report", "model", "test.csv", "--ood", "far.csv", "--out", str(out)]
+    run = subprocess.run(
+        [BACOUN, *words], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith(f"wrote {out}: 50 rows, ")
+    page = out.read_text(encoding="utf-8")
+    assert "50 rows of test.csv and 50 rows from elsewhere, far.csv" in page
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "path must not exist yet" in capsys.readouterr().err
+    assert out.read_text(encoding="utf-8") == page
+    main([*words, "--overwrite"])
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "labelled"),
+    [("test.csv", [], True), ("plain.csv", [], False), ("kind.csv", ["--target", "kind"], True)],
+)
+def test_labels_are_used_where_there_are_any(folder, tmp_path, table, words, labelled):
+    out = tmp_path / "report.html"
+    main(["report", str(folder / "model"), str(folder / table), "--out", str(out), *words])
+    assert ('id="accuracy-all"' in out.read_text(encoding="utf-8")) == labelled
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "sentence"),
+    [
+        ("test.csv", ["--target", "colour"], "it has no 'colour'"),
+        ("test.csv", ["--ood", "nowhere.csv"], "does not exist"),
+        ("empty.csv", [], "at least one row"),
+        ("seven.csv", [], "got 7. Rows of other classes are out of distribution"),
+        ("test.csv", ["--out", "test.csv", "--overwrite"], "--out must end in .html"),
+        ("test.csv", ["--out", "folder.html"], "is a folder"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(
+    folder, tmp_path, capsys, monkeypatch, table, words, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.html").mkdir()
+    out = [] if "--out" in words else ["--out", "report.html"]
+    with pytest.raises(SystemExit) as stop:
+        main(["report", str(folder / "model"), str(folder / table), *out, *words])
+    said = capsys.readouterr()
+    assert stop.value.code == 2
+    assert said.out == ""
+    assert sentence in said.err
+    assert len(said.err.splitlines()) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["folder.html"]
+
+
+def test_help_has_an_example(capsys):
+    main(["report", "--help"])
+    assert "bacoun report model test.csv --out report.html" in capsys.readouterr().out

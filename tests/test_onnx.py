@@ -1,0 +1,179 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.exceptions import NotFittedError
+from torch import nn
+from typer.testing import CliRunner
+
+from bacoun import BaCOUnClassifier, __version__
+from bacoun.cli import app
+from bacoun.datasets import gaussian_mixture
+from bacoun.features import LearnedFeatures
+from bacoun.onnx_export import export_onnx
+from bacoun.posterior import HMC, NUTS, Laplace, MeanField
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+PARTS = ("total", "aleatoric", "epistemic")
+
+
+def run(path, X):
+    session = onnxruntime.InferenceSession(path)
+    names = [output.name for output in session.get_outputs()]
+    values = session.run(None, {"X": np.asarray(X, dtype=np.float32)})
+    return dict(zip(names, values, strict=True))
+
+
+def near_and_far(points, n=100):
+    rng = np.random.default_rng(0)
+    rows = points[rng.integers(len(points), size=n)]
+    noise = rng.standard_normal(rows.shape) * points.std(axis=0)
+    sizes = (0, 1, 10, 1e3, 1e8)
+    return np.concatenate([rows + size * noise for size in sizes]).astype(np.float32)
+
+
+def assert_agrees(model, X, path):
+    export_onnx(model, path)
+    found, expected = run(path, X), model.uncertainty(X)
+    close = {"rtol": 0, "atol": 1e-4}
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), **close)
+    for part in PARTS:
+        assert found[part].shape == (len(X),)
+        np.testing.assert_allclose(found[part], getattr(expected, part), **close, err_msg=part)
+    if model.boundary_ is not None:
+        np.testing.assert_allclose(found["p_ood"], model.ood_probability(X), **close)
+
+
+@pytest.mark.parametrize("gate", ["ood", None])
+def test_the_graph_agrees_on_the_mixture_near_and_far(tmp_path, gate):
+    X, y = gaussian_mixture(500, 1)
+    model = BaCOUnClassifier.quick(random_state=0, gate=gate).fit(X, y)
+    assert_agrees(model, near_and_far(X), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"posterior": HMC(n_draws=40, n_chains=8, n_warmup=10, n_iterations=20)},
+        {"posterior": NUTS(n_draws=40, n_warmup=50), "gate": None},
+        {"posterior": Laplace(n_draws=40, fit_intercept=False), "gate": None},
+        {"boundary": None},
+        {"standardize": False},
+        {"features": LearnedFeatures(hidden=(8, 1024), epochs=3, dropout=0.2)},
+    ],
+    ids=["hmc", "nuts", "no bias", "nlm", "raw", "wide"],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_graph_agrees_whatever_the_steps(fast, moons, tmp_path, settings):
+    model = fast(**settings).fit(*moons)
+    assert_agrees(model, near_and_far(moons[0]), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("n_classes", [3, 10])
+def test_the_graph_agrees_with_many_classes(fast, tmp_path, n_classes):
+    X, y = make_blobs(30 * n_classes, centers=n_classes, n_features=5, random_state=0)
+    assert_agrees(fast().fit(X, y), near_and_far(X), tmp_path / "model.onnx")
+
+
+def test_the_graph_keeps_the_laws_of_uncertainty(fast, moons, tmp_path):
+    export_onnx(fast().fit(*moons), tmp_path / "model.onnx")
+    found = run(tmp_path / "model.onnx", near_and_far(moons[0]))
+    assert list(found) == ["probabilities", *PARTS, "p_ood"]
+    np.testing.assert_allclose(found["probabilities"].sum(axis=1), 1, atol=1e-6)
+    assert (found["epistemic"] >= 0).all()
+    assert (found["total"] <= np.float32(np.log(2))).all()
+    np.testing.assert_allclose(found["aleatoric"] + found["epistemic"], found["total"], atol=1e-6)
+
+
+def test_columns_far_from_zero_keep_their_digits(fast, moons, tmp_path):
+    X = moons[0].astype(np.float32) + np.float32(4096)
+    assert_agrees(fast().fit(X, moons[1]), X, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("n_rows", [1, 7, 300])
+def test_any_number_of_rows_goes_through(fast, moons, tmp_path, n_rows):
+    export_onnx(fast().fit(*moons), tmp_path / "model.onnx")
+    found = run(tmp_path / "model.onnx", np.zeros((n_rows, 2)))
+    assert found["probabilities"].shape == (n_rows, 2)
+
+
+def test_metadata_name_classes_and_columns(fast, moons, tmp_path):
+    frame = pd.DataFrame(moons[0], columns=["length", "width"])
+    model = fast().fit(frame, np.array(["ham", "spam"])[moons[1]])
+    export_onnx(model, tmp_path / "named.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "named.onnx")
+    about = session.get_modelmeta().custom_metadata_map
+    assert json.loads(about["classes"]) == ["ham", "spam"]
+    assert json.loads(about["feature_names"]) == ["length", "width"]
+    assert about["bacoun_version"] == __version__
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"posterior": MeanField(n_draws=5, n_iterations=10)}, "got MeanField. Fit with one"),
+        ({"features": nn.Sequential(nn.Linear(2, 4), nn.Tanh())}, "this network has a Tanh"),
+    ],
+)
+def test_what_cannot_be_exported_is_named_and_nothing_is_written(
+    fast, moons, tmp_path, settings, words
+):
+    with pytest.raises(ValueError, match=words) as info:
+        export_onnx(fast(**settings).fit(*moons), tmp_path / "model.onnx")
+    assert "\n" not in str(info.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_replaced_only_if_told(fast, moons, tmp_path):
+    model, path = fast().fit(*moons), tmp_path / "model.onnx"
+    path.write_text("dear to me")
+    with pytest.raises(FileExistsError, match="must not exist yet"):
+        export_onnx(model, path)
+    assert path.read_text() == "dear to me"
+    export_onnx(model, path, overwrite=True)
+    assert run(path, moons[0])["total"].shape == (120,)
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        export_onnx(model, tmp_path, overwrite=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_an_unfitted_model_is_refused(fast, tmp_path):
+    with pytest.raises(NotFittedError):
+        export_onnx(fast(), tmp_path / "model.onnx")
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+def test_the_verb_exports_a_classifier(fast, moons, tmp_path):
+    model = fast().fit(*moons)
+    model.save(tmp_path / "model")
+    out = tmp_path / "model.onnx"
+    result = CliRunner().invoke(app, ["export", str(tmp_path / "model"), "--onnx", str(out)])
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(
+        run(out, moons[0])["probabilities"], model.predict_proba(moons[0]), atol=1e-4
+    )
+
+
+def test_the_verb_exports_the_classifier_of_a_table(fast, tmp_path):
+    tabular = pytest.importorskip("bacoun.tabular")
+    iris = load_iris(as_frame=True).frame
+    iris["garden"] = np.where(np.arange(len(iris)) % 3 == 0, "north", "south")
+    table = tabular.TableModel.fit(iris, "target", classifier=fast())
+    table.save(tmp_path / "model")
+    out = tmp_path / "model.onnx"
+    result = CliRunner().invoke(app, ["export", str(tmp_path / "model"), "--onnx", str(out)])
+    assert result.exit_code == 0, result.output
+    about = onnxruntime.InferenceSession(out).get_modelmeta().custom_metadata_map
+    assert json.loads(about["feature_names"]) == list(table.encoder.feature_names_)
+    points = table.encoder.transform(iris)
+    np.testing.assert_allclose(
+        run(out, points)["probabilities"], table.classifier.predict_proba(points), atol=1e-4
+    )

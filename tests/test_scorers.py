@@ -1,0 +1,54 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import GridSearchCV, cross_validate
+
+from bacoun.scorers import aurc_scorer, ood_auroc_scorer
+from bacoun.uncertainty import aurc, auroc
+
+OUTSIDE = np.random.default_rng(0).uniform(-9, 9, (80, 2))
+
+
+@pytest.mark.parametrize("part", ["epistemic", "total", "aleatoric"])
+def test_the_ood_scorer_is_the_auroc_of_a_part(fast, moons, part):
+    model = fast().fit(*moons)
+    inside, outside = (getattr(model.uncertainty(X), part) for X in (moons[0], OUTSIDE))
+    assert ood_auroc_scorer(OUTSIDE, part=part)(model, *moons) == auroc(inside, outside)
+
+
+def test_the_aurc_scorer_is_minus_the_aurc(fast, moons):
+    X, y = moons
+    names = np.array(["ham", "spam"])[y]
+    model = fast().fit(X, names)
+    right = model.predict(X) == names
+    assert aurc_scorer(model, X, list(names)) == -aurc(model.uncertainty(X).total, right)
+
+
+def test_a_grid_search_finds_the_better_setting(fast, moons):
+    grid = {"gate": ["ood", None], "ood_share": [0.01, 0.5]}
+    scoring = {"ood": ood_auroc_scorer(OUTSIDE), "aurc": aurc_scorer}
+    search = GridSearchCV(fast(), grid, scoring=scoring, refit="ood", cv=2).fit(*moons)
+    scores = search.cv_results_["mean_test_ood"]
+    assert search.best_score_ == scores.max()
+    assert np.isfinite(scores).all()
+    assert (search.cv_results_["mean_test_aurc"] <= 0).all()
+
+
+def test_cross_validation_takes_them_in_processes_of_its_own(fast, moons):
+    found = cross_validate(fast(), *moons, cv=2, scoring=ood_auroc_scorer(OUTSIDE), n_jobs=2)
+    assert ((found["test_score"] >= 0) & (found["test_score"] <= 1)).all()
+
+
+def test_tables_with_names_are_taken_as_they_are(fast, moons, recwarn):
+    frame = pd.DataFrame(moons[0], columns=["length", "width"])
+    outside = pd.DataFrame(OUTSIDE, columns=["length", "width"])
+    model = fast().fit(frame, moons[1])
+    assert 0 <= ood_auroc_scorer(outside)(model, frame) <= 1
+    assert len(recwarn) == 0
+
+
+def test_they_say_what_they_are():
+    assert repr(ood_auroc_scorer(OUTSIDE)) == "ood_auroc_scorer(<80 points>, part='epistemic')"
+    assert repr(aurc_scorer) == "aurc_scorer"
+    with pytest.raises(ValueError, match="part must be one of .*; got 'ood'"):
+        ood_auroc_scorer(OUTSIDE, part="ood")
