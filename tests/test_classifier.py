@@ -456,9 +456,7 @@ def test_the_gate_raises_epistemic_where_the_network_says_ood(fast, moons):
 def test_changing_settings_after_fit_does_not_change_the_fitted_model(fast, moons):
     model = fast().fit(*moons)
     before = answers(model, GRID)
-    model.set_params(
-        gate=None, boundary=None, posterior="hmc", standardize=False, ood_share=0.5
-    )
+    model.set_params(gate=None, boundary=None, posterior="hmc", standardize=False, ood_share=0.5)
     np.testing.assert_array_equal(answers(model, GRID), before)
 
 

@@ -50,5 +50,5 @@ def test_tables_with_names_are_taken_as_they_are(fast, moons, recwarn):
 def test_they_say_what_they_are():
     assert repr(ood_auroc_scorer(OUTSIDE)) == "ood_auroc_scorer(<80 points>, part='epistemic')"
     assert repr(aurc_scorer) == "aurc_scorer"
-    with pytest.raises(ValueError, match="part must be one of .*; got 'ood'"):
+    with pytest.raises(ValueError, match=r"part must be one of .*; got 'ood'"):
         ood_auroc_scorer(OUTSIDE, part="ood")

@@ -192,7 +192,7 @@ def test_a_file_that_is_no_table(run, model, tmp_path, verb, case):
         expected = expected if case != "Russian" else "byte 0x"
     path = put(tmp_path, f"table.{suffix}", content)
     words = {
-        "fit": ["fit", path, "--target", "label", "--out", tmp_path / "model"],
+        "fit": ["fit", path, "--target", "label", "--out", tmp_path / "model", "--quick"],
         "predict": ["predict", model, path, "--out", tmp_path / "scored.csv"],
     }[verb]
     assert_one_line(run(*words), expected, tmp_path)
@@ -415,7 +415,7 @@ UNLEARNABLE = {
 def test_a_table_that_nothing_can_be_learned_from(run, tmp_path, case):
     frame, expected = UNLEARNABLE[case]
     path = put(tmp_path, "table.csv", frame)
-    answer = run("fit", path, "--target", "label", "--out", tmp_path / "model")
+    answer = run("fit", path, "--target", "label", "--quick", "--out", tmp_path / "model")
     assert_one_line(answer, expected, tmp_path)
 
 
@@ -441,7 +441,7 @@ def test_a_table_that_nothing_can_be_learned_from(run, tmp_path, case):
 )
 def test_options_that_cannot_be(run, tmp_path, words, expected):
     path = put(tmp_path, "table.csv", TABLE)
-    answer = run("fit", path, "--target", "label", "--out", tmp_path / "model", *words)
+    answer = run("fit", path, "--target", "label", "--quick", "--out", tmp_path / "model", *words)
     assert_one_line(answer, expected, tmp_path)
 
 
@@ -449,7 +449,7 @@ def test_places_that_cannot_be(run, model, tmp_path):
     table = put(tmp_path, "table.csv", TABLE)
     folder = tmp_path / "folder"
     folder.mkdir()
-    fit, predict = ["fit", table, "--target", "label"], ["predict", model, table]
+    fit, predict = ["fit", table, "--target", "label", "--quick"], ["predict", model, table]
     for words, expected in (
         ([*fit], "Missing option '--out'"),
         ([*fit[:2], "--out", tmp_path / "x"], "Missing option '--target'"),
@@ -477,8 +477,15 @@ def test_places_that_cannot_be(run, model, tmp_path):
 
 @pytest.mark.parametrize(
     ("verb", "case"),
-    [("fit", "empty"), ("fit", "latin-1"), ("fit", "short row, first"), ("fit", "Parquet, cut")]
-    + [("predict", "packed, cut"), ("predict", "NUL in a row"), ("predict", "name twice")],
+    [
+        ("fit", "empty"),
+        ("fit", "latin-1"),
+        ("fit", "short row, first"),
+        ("fit", "Parquet, cut"),
+        ("predict", "packed, cut"),
+        ("predict", "NUL in a row"),
+        ("predict", "name twice"),
+    ],
 )
 def test_the_command_refuses_a_file_that_is_no_table(model, tmp_path, verb, case):
     suffix, spoil, expected = BROKEN[case]

@@ -144,7 +144,8 @@ def test_rows_of_an_unseen_category_count_when_the_rule_is_calibrated(fast):
     table = TABLE.assign(ward=[f"W{i}" if i % 2 else "A" for i in range(N)])
     model = TableModel.fit(table, "label", classifier=fast())
     flagged = model.rule.epistemic_threshold
-    assert flagged == round(math.log(2) + 1, 5)  # half of all rows are of a new ward, and that is usual here
+    # Half of all rows are of a new ward, and that is usual here.
+    assert flagged == round(math.log(2) + 1, 5)
 
 
 FITS = {

@@ -48,7 +48,7 @@ class Results:
     def likeness(self, experiment: str, method: str, to: str) -> np.ndarray:
         """Rank correlation of two methods' maps of total uncertainty, for each seed."""
         maps = {
-            (record.method, record.seed): record.arrays["map total"].astype(float)
+            (record.method, record.seed): record.arrays["map total"].astype(float).ravel()
             for record in self.records[experiment]
             if "map total" in record.arrays
         }
