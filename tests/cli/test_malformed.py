@@ -49,6 +49,11 @@ def zipped(content):
     return buffer.getvalue()
 
 
+def every_row(content):
+    header, *rows = content.splitlines()
+    return "\n".join([header, *(row + "," for row in rows)])
+
+
 def line(number, change):
     """The text of a table, with one line changed."""
 
@@ -118,7 +123,7 @@ BROKEN = {
     "short row, first": ("csv", line(1, lambda row: "1,2"), "line 2 has 2"),
     "short row, middle": ("csv", line(4, lambda row: "1"), "line 5 has 1"),
     "row cut at the end": ("csv", lambda s: s[: s.rstrip().rindex(",")], "Correct that line"),
-    "comma after each row": ("csv", lambda s: ",\n".join(s.split("\n")[1:]), "Correct that line"),
+    "comma after each row": ("csv", every_row, "line 2 has"),
     "two commas in a header": ("csv", line(0, lambda row: row + ",,"), "line 2 has"),
     "prose": ("csv", lambda s: "Dear all,\nplease find the table, as agreed, below.\n", "line 2"),
     "a page": ("csv", lambda s: "<html>\n<body class='a, b'>\n</body>\n</html>\n", "line 2"),
@@ -137,7 +142,7 @@ BROKEN = {
     "latin-1": ("csv", line(2, lambda row: "é" + row), "byte 0xe9"),
     "Windows": ("csv", line(2, lambda row: "€" + row), "byte 0x80"),
     "Japanese": ("csv", line(2, lambda row: "病" + row), "byte 0x95"),
-    "Russian": ("csv", line(2, lambda row: "Я" + row), "byte 0xd1"),
+    "Russian": ("csv", line(2, lambda row: "Я" + row), "byte 0xf1"),
     "a stray byte": ("csv", lambda s: s.encode() + b"\x80\n", "byte 0x80"),
     "an overlong letter": ("csv", lambda s: b"\xc0\x80" + s.encode(), "byte 0xc0"),
     "a cut letter": ("csv", lambda s: s.encode() + "é".encode()[:1], "byte 0xc3"),
@@ -175,7 +180,6 @@ ENCODINGS = {
     "Japanese": "shift-jis",
     "Russian": "koi8-r",
 }
-ENCODINGS["Russian"] = "cp1251"
 
 
 def flipped(content, place, bit=1):
@@ -189,7 +193,6 @@ def test_a_file_that_is_no_table(run, model, tmp_path, verb, case):
     content = spoil(text(TABLE if verb == "fit" else NEW))
     if case in ENCODINGS:
         content = content.encode(ENCODINGS[case])
-        expected = expected if case != "Russian" else "byte 0x"
     path = put(tmp_path, f"table.{suffix}", content)
     words = {
         "fit": ["fit", path, "--target", "label", "--out", tmp_path / "model", "--quick"],
@@ -425,15 +428,15 @@ def test_a_table_that_nothing_can_be_learned_from(run, tmp_path, case):
         (["--false-alarm", "0"], "false_alarm must lie between 0 and 1"),
         (["--false-alarm", "5"], "false_alarm must lie between 0 and 1"),
         (["--false-alarm", "nan"], "false_alarm must lie between 0 and 1"),
-        (["--false-alarm", "low"], "not a valid float"),
+        (["--false-alarm", "low"], "a valid number"),
         (["--max-error", "0"], "max_error must lie between 0 and 1"),
         (["--max-error", "1"], "max_error must lie between 0 and 1"),
         (["--confidence", "95"], "confidence must lie between 0 and 1"),
         (["--calibration", "1"], "calibration_share must lie between 0 and 1"),
         (["--calibration", "0.99"], "rows of each class on both sides"),
         (["--calibration", "0.001"], "rows of each class on both sides"),
-        (["--seed", "one"], "not a valid int"),
-        (["--seed", "-1"], "seed"),
+        (["--seed", "one"], "a valid integer"),
+        (["--seed", "-1"], "random_state must be"),
         (["--sead", "1"], "No such option"),
         (["--target"], "requires an argument"),
         (["more.csv"], "unexpected extra argument"),

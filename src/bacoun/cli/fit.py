@@ -59,11 +59,14 @@ def fit(
 
     Example: `bacoun fit train.csv --target diagnosis --out model`
     """
-    from bacoun.checkpoint import Checkpoint
-    from bacoun.tabular import TableModel, read_table
+    from bacoun.tabular import read_table
 
     _check_out(out, overwrite)
     table = read_table(train)
+
+    from bacoun.checkpoint import Checkpoint
+    from bacoun.tabular import TableModel
+
     checkpoint = Checkpoint(out.with_name(f"{out.name}.checkpoint"))
     _begin(checkpoint, resume)
     try:

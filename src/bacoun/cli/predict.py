@@ -35,10 +35,13 @@ def predict(
 
     Example: `bacoun predict model new.csv --out scored.csv`
     """
-    from bacoun.tabular import TableModel, survey_table, write_table
+    from bacoun.tabular import survey_table, write_table
 
     _check_out(out, new, as_json, overwrite)
     survey = survey_table(new)
+
+    from bacoun.tabular import TableModel
+
     fitted = TableModel.load(model)
     _check_names(fitted, survey, new)
     if out is None:

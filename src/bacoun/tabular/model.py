@@ -107,6 +107,10 @@ class TableModel:
         shares |= {"confidence": confidence} | ({} if asked is None else {"max_error": asked})
         for name, share in shares.items():
             as_share(name, share)
+        if not 0 <= random_state < 2**32:
+            raise ValueError(
+                f"random_state must be a whole number from 0 to {2**32 - 1}; got {random_state}."
+            )
         labels = read_labels(frame, target)
         table = frame.drop(columns=target)
         learn, keep = _split(labels, calibration_share, random_state)
