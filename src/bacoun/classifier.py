@@ -378,8 +378,9 @@ class BaCOUnClassifier(BayesianClassifier):
         return super()._moments(points)
 
     def _evaluator(self) -> Callable[[Tensor], Evaluation[Tensor]]:
-        in_single = getattr(self.posterior_, "single_precision", None)
-        predictive = in_single and in_single(halves=self.gated_)
+        predictive: Any = None
+        if hasattr(self.posterior_, "predictive"):
+            predictive = self.posterior_.predictive(halves=self.gated_)
         log_prob = self.boundary_.log_prob if isinstance(self.boundary_, BoundarySampler) else None
         units = float(np.log(self.scale_).sum())
 
@@ -389,7 +390,7 @@ class BaCOUnClassifier(BayesianClassifier):
                 mean, mean_entropy = self._moments_in_parts(points)
             else:
                 share = rare if self.gated_ else None
-                mean, mean_entropy = predictive.moments(features.float(), share)
+                mean, mean_entropy = predictive.moments(features, share)
             density = None if log_prob is None else log_prob(points).double() - units
             return evaluation_of(mean, mean_entropy, rare, density)
 

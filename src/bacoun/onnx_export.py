@@ -205,41 +205,43 @@ def _add_ood_probability(graph: _Graph, probabilities: str, classifier: BaCOUnCl
 def _add_coordinates(
     graph: _Graph, features: str, ood: str | None, classifier: BaCOUnClassifier
 ) -> str:
-    """What the draws are multiplied with (N, r + 1); see `bacoun.posterior.predictive`."""
+    """What the draws are multiplied with (N, r + 1), in float64: far away the terms cancel."""
     if not isinstance(classifier.posterior_, ReducedHead):
         raise ValueError(
             "posterior must be 'hmc', 'nuts' or 'laplace' to be exported; got "
             f"{type(classifier.posterior_).__name__}. Fit with one of these."
         )
-    head = classifier.posterior_.single_precision(halves=classifier.gated_)
-    columns = slice(None, head.n_directions)
-    seen = graph.add("MatMul", features, head.basis[:, columns])
-    if head.bias:
-        seen = graph.add("Add", seen, head.offset[columns])
+    gated = classifier.gated_
+    bias = gated or classifier.posterior_.fit_intercept
+    basis = classifier.posterior_.reduction_.basis.double()
+    basis = basis[: len(basis) // 2] if gated else basis
+    features = graph.add("Cast", features, to=graph.double)
+    seen = graph.add("MatMul", features, basis[:-1] if bias else basis)
+    if bias:
+        seen = graph.add("Add", seen, basis[-1])
 
     def square(value: str) -> str:
-        wide = graph.add("Cast", value, to=graph.double)
-        return graph.add("ReduceSumSquare", wide, np.array([1]), keepdims=1)
+        return graph.add("ReduceSumSquare", value, np.array([1]), keepdims=1)
 
-    norm = graph.add("Add", square(features), np.array(head.bias))
+    norm = graph.add("Add", square(features), np.array(float(bias)))
     left = graph.add("Max", graph.add("Sub", norm, square(seen)), np.array(0.0))
     if ood is not None:
         g = graph.add("Unsqueeze", ood, np.array([1]))
         rest = graph.add("Sub", np.array(1.0), g)
         near = graph.add("Mul", graph.add("Mul", rest, rest), left)
         left = graph.add("Add", near, graph.add("Mul", graph.add("Mul", g, g), norm))
-        seen = graph.add("Mul", seen, graph.add("Cast", rest, to=graph.float))
-    rho = graph.add("Cast", graph.add("Sqrt", left), to=graph.float)
-    return graph.add("Concat", seen, rho, axis=1)
+        seen = graph.add("Mul", seen, rest)
+    return graph.add("Concat", seen, graph.add("Sqrt", left), axis=1)
 
 
 def _add_moments(graph: _Graph, coordinates: str, classifier: BaCOUnClassifier) -> dict[str, str]:
     """Mean probabilities over draws, and their entropy in parts."""
     weights, n_classes = classifier.posterior_.weights_, len(classifier.classes_)
-    flat = graph.add("MatMul", coordinates, weights)
+    flat = graph.add("MatMul", coordinates, graph.add("Cast", weights, to=graph.double))
     logits = graph.add("Reshape", flat, np.array([0, n_classes - 1, -1]))
     logits = graph.add("Pad", logits, np.array([0, 0, 0, 0, 1, 0]))  # the last class has logit 0
-    log_p = graph.add("LogSoftmax", logits, axis=1)
+    below = graph.add("Sub", logits, graph.add("ReduceMax", logits, np.array([1]), keepdims=1))
+    log_p = graph.add("LogSoftmax", graph.add("Cast", below, to=graph.float), axis=1)
     p = graph.add("Exp", log_p)
     mean = graph.add("ReduceMean", p, np.array([2]), keepdims=0)
     mean = graph.add("Div", mean, graph.add("ReduceSum", mean, np.array([1]), keepdims=1))

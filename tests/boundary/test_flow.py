@@ -172,6 +172,17 @@ def test_log_prob_is_minus_infinity_where_the_flow_overflows(flow_settings):
     assert (flow.log_prob(far) == -math.inf).all()
 
 
+def test_an_import_of_pyro_does_not_change_that():
+    flow = fitted(cloud(2, 0), flow_settings={})
+    before = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(True)  # what the import does
+    try:
+        assert flow.log_prob(torch.tensor([[-1e38, 1e38]])) == -math.inf
+        assert torch.distributions.Distribution._validate_args
+    finally:
+        torch.distributions.Distribution.set_default_validate_args(before)
+
+
 @gallery
 def test_state_round_trip_keeps_every_bit_and_the_global_stream(flow_settings):
     points = cloud(3, 0)

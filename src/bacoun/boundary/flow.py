@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
 import zuko
 from torch import Generator, Tensor
-from torch.distributions import Transform, constraints
+from torch.distributions import Distribution, Transform, constraints
 from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import LazyTransform, UnconditionalTransform
 from zuko.transforms import IdentityTransform
@@ -18,6 +20,17 @@ from bacoun.randomness import seeded, threads_for
 from bacoun.training import History, OnEpoch, train
 
 State = dict[str, Any]
+
+
+@contextmanager
+def _unvalidated() -> Iterator[None]:
+    """Let a distribution take NaN, where a flow overflowed; Pyro, once imported, forbids it."""
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)
 
 
 class Flow:
@@ -122,7 +135,8 @@ class Flow:
     @torch.no_grad()
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D), in nats; -inf where the flow overflows."""
-        value: Tensor = self.module_().log_prob((points - self.center_) / self.scale_)
+        with _unvalidated():
+            value: Tensor = self.module_().log_prob((points - self.center_) / self.scale_)
         value = value - self.scale_.log().sum()
         return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
 

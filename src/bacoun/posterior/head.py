@@ -20,7 +20,7 @@ from bacoun.posterior.diagnostics import Health, chain_statistics
 from bacoun.posterior.evidence import best_prior_scale
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, contrasts, mix
 from bacoun.posterior.predictive import (
-    SinglePrecision,
+    Predictive,
     moments_of_product,
     softmax_against_last,
 )
@@ -183,8 +183,8 @@ class ReducedHead(BaseEstimator):
         weights = self.weights_.to(features)
         return moments_of_product(self._coordinates(features), weights, self.n_classes_ - 1)
 
-    def single_precision(self, *, halves: bool = False) -> SinglePrecision:
-        """The predictive in float32, for many points.
+    def predictive(self, *, halves: bool = False) -> Predictive:
+        """The predictive laid out for many points, in float32 where that is enough.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class ReducedHead(BaseEstimator):
         basis = self.reduction_.basis
         basis = basis[: len(basis) // 2] if halves else basis
         bias = halves or self.fit_intercept
-        return SinglePrecision(basis, self.weights_, self.n_classes_ - 1, bias)
+        return Predictive(basis, self.weights_, self.n_classes_ - 1, bias)
 
     def predict_split(
         self, features: Tensor, n_inner: int = N_INNER

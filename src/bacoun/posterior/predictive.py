@@ -11,6 +11,9 @@ _SLICE_ELEMENTS = 1 << 20
 # Matrix products run half as fast again when their columns come in eights.
 _EIGHT = 8
 
+# Half a unit in the last place of float32, and how much of it a logit may gather.
+_EPS, _ROUGH = 2.0**-24, 1e-4
+
 # Up to here exp stays finite, also summed over a thousand classes, in single precision.
 _SAFE = 60.0
 
@@ -45,8 +48,10 @@ def moments_of_product(points: Tensor, weights: Tensor, n_columns: int) -> tuple
     return torch.cat(means).double(), torch.cat(entropies).double()
 
 
-class SinglePrecision:
-    """The predictive of a reduced head in float32, laid out for many points.
+class Predictive:
+    """The predictive of a reduced head, laid out for many points.
+
+    In float32, and in float64 for those points whose answer float32 would spoil.
 
     Parameters
     ----------
@@ -59,14 +64,25 @@ class SinglePrecision:
         K-1.
     """
 
-    def __init__(self, basis: Tensor, weights: Tensor, n_columns: int, bias: bool) -> None:
+    def __init__(
+        self,
+        basis: Tensor,
+        weights: Tensor,
+        n_columns: int,
+        bias: bool,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.n_directions = basis.shape[1]
+        self.n_columns, self.bias, self.dtype = n_columns, float(bias), dtype
+        self.exact: Predictive | None = None
+        if dtype != torch.float64:
+            self.exact = Predictive(basis, weights, n_columns, bias, torch.float64)
+        self._longest_draw = float(weights[:-1].norm(dim=0).max())
+        self._spread = float(weights[-1].square().mean().sqrt())
         padding = -len(weights) % _EIGHT
-        basis = torch.nn.functional.pad(basis.float(), (0, 1 + padding))
+        basis = torch.nn.functional.pad(basis.to(dtype), (0, 1 + padding))
         self.basis, self.offset = (basis[:-1], basis[-1]) if bias else (basis, basis.new_zeros(()))
-        self.weights = torch.nn.functional.pad(weights.float(), (0, 0, 0, padding))
-        self.n_columns = n_columns
-        self.bias = float(bias)
+        self.weights = torch.nn.functional.pad(weights.to(dtype), (0, 0, 0, padding))
 
     def moments(self, features: Tensor, prior_share: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean probabilities (N, K) and mean entropy (N,) over draws, of features x (N, L).
@@ -77,18 +93,34 @@ class SinglePrecision:
             The share g in [(1-g) x, g x], if that is what the head was fitted to, with g = 0: the
             weights of the second half keep their prior, so that it only adds to the remainder.
         """
-        both = torch.addmm(self.offset, features, self.basis)
-        norm, seen = (
-            torch.linalg.vector_norm(x, dim=1).double().square() for x in (features, both)
-        )
-        norm = norm + self.bias
+        both = torch.addmm(self.offset, features.to(self.dtype), self.basis)
+        norm = torch.linalg.vector_norm(features, dim=1).double().square() + self.bias
+        seen = torch.linalg.vector_norm(both, dim=1).double().square()
         left = (norm - seen).clamp(min=0)
         if prior_share is not None:
             g = prior_share.double()
-            both *= (1 - g).float()[:, None]
+            both *= (1 - g).to(both)[:, None]
             left = (1 - g).square() * left + g.square() * norm
-        both[:, self.n_directions] = left.sqrt()
-        return moments_of_product(both, self.weights, self.n_columns)
+            seen = (1 - g).square() * seen
+        rho = left.sqrt()
+        both[:, self.n_directions] = rho
+        mean, entropy = moments_of_product(both, self.weights, self.n_columns)
+        if self.exact is not None:
+            spoilt = self._rounding(seen, rho) > _ROUGH
+            if bool(spoilt.any()):
+                share = None if prior_share is None else prior_share[spoilt]
+                mean[spoilt], entropy[spoilt] = self.exact.moments(features[spoilt].double(), share)
+        return mean, entropy
+
+    def _rounding(self, seen: Tensor, rho: Tensor) -> Tensor:
+        """How far (N,) float32 may be off in a logit, given |q|^2 and rho of each point.
+
+        The logit is a sum of terms that may cancel; so is rho^2, the small difference of squares.
+        The draws of what rho is multiplied with are on both sides of 0, and forgive most of it.
+        """
+        in_sum = _EPS * seen.sqrt() * self._longest_draw
+        in_rho = _EPS * seen / torch.maximum(rho, (_EPS * seen).sqrt()).clamp(min=1e-30)
+        return in_sum + 0.1 * self._spread * in_rho
 
 
 class Workspace:
