@@ -21,6 +21,17 @@ def test_moments_are_the_means_of_the_softmax(n_columns, scale, seed):
     torch.testing.assert_close(entropy, expected, atol=1e-9, rtol=1e-7)
 
 
+def test_steep_points_among_others_change_nothing_for_either():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(9, 2, 40, generator=generator, dtype=torch.float64)
+    logits[::3] *= 1e5
+    mean, entropy = moments_against_last(logits.clone())
+    for i, one in enumerate(logits):
+        alone = moments_against_last(one[None].clone())
+        assert torch.equal(mean[i], alone[0][0])
+        assert torch.equal(entropy[i], alone[1][0])
+
+
 def test_slices_of_a_product_give_the_same_moments(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(70, 5, generator=generator, dtype=torch.float64)

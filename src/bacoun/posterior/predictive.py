@@ -144,11 +144,26 @@ def moments_against_last(
 
     Overwrites the logits. The last class has logit 0, so that it costs no exp of its own.
     """
-    n_points, n_columns, n_draws = logits.shape
-    workspace = workspace or Workspace(logits, n_points, n_columns, n_draws)
+    workspace = workspace or Workspace(logits, *logits.shape)
     low, high = logits.aminmax()
+    if max(-float(low), float(high)) <= _SAFE:
+        return _moments(logits, workspace, False)
+    flat = logits.flatten(1)
+    steep = torch.maximum(flat.amin(dim=1).neg(), flat.amax(dim=1)) > _SAFE
+    if bool(steep.all()):
+        return _moments(logits, workspace, True)
+    apart = logits[steep]  # a few such points need not slow down all
+    logits[steep] = 0
+    mean, entropy = _moments(logits, workspace, False)
+    mean[steep], entropy[steep] = _moments(apart, Workspace(apart, *apart.shape), True)
+    return mean, entropy
+
+
+def _moments(logits: Tensor, workspace: Workspace, steep: bool) -> tuple[Tensor, Tensor]:
+    """The same; `steep` logits are shifted first, so that exp stays finite."""
+    n_points, n_columns, n_draws = logits.shape
     shift = None
-    if max(-float(low), float(high)) > _SAFE:
+    if steep:
         shift = logits.amax(dim=1).clamp_(min=0)  # (N, S)
         logits.sub_(shift[:, None])
     weights = workspace.exponentials[:n_points].view_as(logits)
