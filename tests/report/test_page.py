@@ -23,16 +23,9 @@ from sklearn.datasets import load_breast_cancer
 
 from bacoun import uncertainty as scores
 from bacoun.deferral import Acceptance, DeferralRule
-from bacoun.report.page import (
-    ReportData,
-    Scored,
-    Telling,
-    class_auc,
-    reliability,
-    render_page,
-    report_data,
-    write_page,
-)
+from bacoun.report.data import ReportData, Scored, Telling, report_data
+from bacoun.report.page import render_page, write_page
+from bacoun.report.sections.accuracy import class_auc, reliability
 from bacoun.tabular import TableModel
 from bacoun.uncertainty import decompose
 

@@ -27,7 +27,8 @@ def report(
 
     Example: `bacoun report model test.csv --out report.html`
     """
-    from bacoun.report.page import check_free, report_data, write_page
+    from bacoun.report.data import report_data
+    from bacoun.report.page import check_free, write_page
     from bacoun.tabular import TableModel, read_table
 
     if out.suffix.lower() not in (".html", ".htm"):

@@ -1,0 +1,215 @@
+"""The two kinds of doubt: the plane of both, their distributions, how well OOD rows are found."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bacoun.deferral import DeferralRule
+from bacoun.report.charts import (
+    Axis,
+    Figure,
+    Html,
+    Plot,
+    boxes,
+    bullets,
+    chart,
+    folded,
+    joined,
+    percent,
+    rows,
+    small,
+    swatch,
+    table,
+    tag,
+)
+from bacoun.report.data import ReportData, Scored
+from bacoun.report.sections.shared import no_labels, sample, thinned
+from bacoun.uncertainty import aupr, auroc, fpr_at_tpr
+
+_TOLD_APART = 6  # fine lines in a chart
+
+_OTHERS = {"ood_probability": "probability of being OOD", "log_density": "low density"}
+
+
+def plane(data: ReportData) -> Html:
+    """Epistemic against aleatoric uncertainty of each row."""
+    test, top = data.test, math.log(len(data.classes))
+    x = Axis.nats("aleatoric uncertainty, nats", [test.aleatoric], top)
+    y = Axis.nats("epistemic uncertainty, nats", [test.epistemic], top)
+    plot = Plot("Epistemic against aleatoric uncertainty", x, y, height=340)
+    drawn, right = sample(len(test)), test.correct
+    legend = []
+    if data.ood is not None:
+        some = sample(len(data.ood))
+        plot.dots(data.ood.aleatoric[some], data.ood.epistemic[some], "outside")
+        legend = [(swatch("outside"), data.names["ood"])]
+    if right is None:
+        plot.dots(test.aleatoric[drawn], test.epistemic[drawn], "right")
+        legend.insert(0, (swatch("right"), "test rows"))
+    else:
+        good, bad = drawn[right[drawn]], drawn[~right[drawn]]
+        plot.dots(test.aleatoric[good], test.epistemic[good], "right")
+        names = [_named(data, row) for row in bad.tolist()]
+        plot.crosses(test.aleatoric[bad], test.epistemic[bad], "wrong", names)
+        legend = [(swatch("right"), "right"), (swatch("wrong", "cross"), "wrong"), *legend]
+    caption = "The rule sets no limits here."
+    if _draw_limits(plot, data.rule):
+        legend.append((swatch("limit", "line"), "limits of the deferral rule"))
+        caption = "Rows above or to the right of the broken lines are deferred."
+    caption += (
+        " Both axes are logarithmic; what lies below their first mark is drawn at the edge."
+        f"{thinned(len(test))}"
+    )
+    return chart(plot, caption, legend, aside=_reading_the_plane(test))
+
+
+def _reading_the_plane(test: Scored) -> Html:
+    """What the corners mean, and how many confident mistakes there are."""
+    lines = [
+        "Bottom left: the model is sure, and has reason to be.",
+        "Right: the classes overlap. More rows of the same kind would not help; better features "
+        "might.",
+        "Top: unlike what was seen. More such rows in training would help.",
+    ]
+    if test.correct is None:
+        return joined([bullets(lines), no_labels("right is not told from wrong")])
+    wrong = ~test.correct
+    if not wrong.any():
+        return bullets([*lines, "There is no mistake among these rows."])
+    missed = int((wrong & (test.reason == "")).sum())
+    lines.append(
+        f"A mistake at the bottom left is one that nobody would look at: {missed:,} of "
+        f"{rows(int(wrong.sum()), 'mistake')} {'was' if missed == 1 else 'were'} accepted. "
+        "Point at a cross to see its row."
+    )
+    return bullets(lines)
+
+
+def _named(data: ReportData, row: int) -> str:
+    test = data.test
+    text = f"row {row + 1:,}: predicted {data.classes[test.predicted[row]]}"
+    return text if test.labels is None else f"{text}, is {data.classes[test.labels[row]]}"
+
+
+def _total_limit(rule: DeferralRule) -> float:
+    """Largest total uncertainty that is accepted; infinite if all, negative if none is."""
+    if rule.acceptance is None:
+        return math.inf
+    return -1.0 if rule.acceptance.threshold is None else rule.acceptance.threshold
+
+
+def _own_limits(rule: DeferralRule) -> list[float]:
+    """Limits of single classes, if they are few enough to be told apart in a chart."""
+    limits = sorted((rule.class_thresholds or {}).values())
+    return limits if len(limits) <= _TOLD_APART else []
+
+
+def _draw_limits(plot: Plot, rule: DeferralRule) -> bool:
+    """The edges of the accepted region on the plane; False if there are none to see."""
+    limits = [rule.epistemic_threshold, *_own_limits(rule)]
+    seen = [limit for limit in limits if plot.y.low < limit < plot.y.high]
+    for limit in seen:
+        kind = "limit" if limit == rule.epistemic_threshold else "faint"
+        plot.line([plot.x.low, plot.x.high], [limit, limit], kind)
+    total = _total_limit(rule)
+    if plot.x.low < total < math.inf:
+        aleatoric = np.geomspace(plot.x.low, min(total, plot.x.high), 200)
+        plot.line(aleatoric, total - aleatoric, "limit")
+    return bool(seen) or plot.x.low < total < math.inf
+
+
+def familiar(data: ReportData) -> Html:
+    """Distributions of both scores of the rule, and how well OOD rows are told apart."""
+    limits = {"epistemic": data.rule.epistemic_threshold, "total": _total_limit(data.rule)}
+    charts = (_distribution(data, part, limit) for part, limit in limits.items())
+    note: object = ""
+    if not data.calibration:
+        words = (
+            "The model keeps the limits that its calibration rows gave, not their scores; they "
+            "are not drawn."
+        )
+        note = tag("p", words, class_="note")
+    if data.ood is None:
+        words = (
+            "No rows from elsewhere were given (--ood), so how well such rows are found was not "
+            "measured."
+        )
+        detection = tag("p", words, class_="note")
+    else:
+        detection = _detection(data, data.ood)
+    return joined([tag("div", *charts, class_="pair"), note, detection])
+
+
+def _distribution(data: ReportData, part: str, limit: float) -> Html:
+    """Histograms of one uncertainty, a band for each set of rows."""
+    sets = {"calibration": data.calibration.get(part), "test": getattr(data.test, part)}
+    sets["OOD"] = None if data.ood is None else getattr(data.ood, part)
+    bands = {name: values for name, values in sets.items() if values is not None}
+    highest, n = math.log(len(data.classes)), len(bands)
+    axis = Axis.nats(f"{part} uncertainty, nats", bands.values(), highest)
+    across = Axis("", 0.0, float(n), blank=True)
+    plot = Plot(f"Distribution of {part} uncertainty", axis, across, height=66 + 78 * n)
+    edges = np.geomspace(axis.low, axis.high, 41)
+    edges[[0, -1]] = axis.low, axis.high
+    limited = 0 <= limit < math.inf
+    own = sorted((data.rule.class_thresholds or {}).values()) if part == "epistemic" else []
+    for threshold in _own_limits(data.rule) if own else []:
+        plot.vertical(threshold, "faint")
+    labels = []
+    for floor, (name, values) in zip(range(n - 1, -1, -1), bands.items(), strict=True):
+        counts, _ = np.histogram(np.clip(values, axis.low, axis.high), edges)
+        plot.bars(edges, 0.68 * counts / counts.max(), floor, name.lower())
+        words = f"{name}: {rows(len(values))}"
+        if limited:
+            words += f", {percent(float((values > limit).mean()))} above the limit"
+        labels.append((floor + 0.8, words))
+    if limited:
+        plot.vertical(limit, "limit")
+    for height, words in labels:
+        plot.text(axis.low * 1.05, height, words)
+    if limited:
+        caption = f"The broken line is the limit of the rule, {small(limit)} nats."
+    else:
+        caption = "The rule sets no limit here."
+    if own:
+        caption += (
+            f" Single classes have limits of their own, {small(own[0])} to {small(own[-1])} nats, "
+            "which go first."
+        )
+    return chart(plot, f"{caption} Bars are shares within each set; the axis is logarithmic.")
+
+
+def _detection(data: ReportData, ood: Scored) -> Html:
+    """How well OOD rows are told from test rows, by each score there is."""
+    inside, outside = data.test.epistemic, ood.epistemic
+    area, precision = auroc(inside, outside), aupr(inside, outside)
+    alarms = fpr_at_tpr(inside, outside)
+    why_area = (
+        f"Of a test row and an OOD row, the OOD row has the higher epistemic uncertainty in "
+        f"{percent(area)} of pairs; 50 % is chance."
+    )
+    why_alarms = (
+        f"To flag 95 of 100 OOD rows, {percent(alarms)} of the test rows would be flagged as well."
+    )
+    why_precision = (
+        "Mean share of OOD rows among the rows flagged, from the strictest limit on; "
+        f"{percent(len(ood) / (len(ood) + len(data.test)))} is chance here."
+    )
+    figures = boxes(
+        Figure("auroc", "AUROC", area, f"{area:.3f}", why_area),
+        Figure("fpr95", "False alarms at 95 % found", alarms, percent(alarms), why_alarms),
+        Figure("aupr", "AUPR", precision, f"{precision:.3f}", why_precision),
+    )
+    scores = {"epistemic": (inside, outside), "total": (data.test.total, ood.total)}
+    for key, words in _OTHERS.items():
+        if key in data.test.others and key in ood.others:
+            scores[words] = (data.test.others[key], ood.others[key])
+    lines = [
+        [name, f"{auroc(a, b):.3f}", percent(fpr_at_tpr(a, b)), f"{aupr(a, b):.3f}"]
+        for name, (a, b) in scores.items()
+    ]
+    heads = ["score", "AUROC", "false alarms at 95 % found", "AUPR"]
+    by_others = folded("The same by other scores", table(heads, lines, numeric=[1, 2, 3]))
+    return joined([tag("h3", f"Test rows against {data.names['ood']}"), figures, by_others])
