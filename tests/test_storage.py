@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bacoun.storage import _move_into_place, read_model, write_model
+from bacoun.storage import read_model, write_model
 
 plain = (
     st.none()
@@ -212,10 +212,3 @@ def test_a_failed_write_leaves_nothing_behind_and_the_old_model_whole(tmp_path):
     assert result.stdout.count("File too large") == 4
     assert list(tmp_path.iterdir()) == [old]
     assert_same(read_model(old), example(1.0))
-
-
-def test_the_old_model_returns_when_the_new_one_cannot_move_in(saved):
-    with pytest.raises(FileNotFoundError):
-        _move_into_place(saved.parent / "vanished", saved)
-    assert_same(read_model(saved), example(1.0))
-    assert list(saved.parent.iterdir()) == [saved]

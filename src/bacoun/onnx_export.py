@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +23,7 @@ from bacoun.estimator import FAR
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
 from bacoun.posterior.head import ReducedHead
+from bacoun.whole import whole_file
 
 _OPSET, _IR_VERSION = 18, 8  # of 2022, so that runtimes need not be new
 
@@ -64,7 +64,10 @@ def export_onnx(
         "feature_names": json.dumps(None if feature_names is None else list(feature_names)),
         "bacoun_version": version("bacoun"),
     }
-    _write(_model_of(classifier, metadata), target)
+    graph = _model_of(classifier, metadata)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(target) as file:
+        file.write(graph)
 
 
 def _model_of(classifier: BaCOUnClassifier, metadata: dict[str, str]) -> bytes:
@@ -259,20 +262,3 @@ def _add_moments(graph: _Graph, coordinates: str, classifier: BaCOUnClassifier) 
         "aleatoric": aleatoric,
         "epistemic": epistemic,
     }
-
-
-def _write(content: bytes, target: Path) -> None:
-    """Write a file whole or not at all."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    sibling = Path(name)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        sibling.chmod(0o644)  # mkstemp makes it private
-        sibling.replace(target)
-    except BaseException:
-        sibling.unlink(missing_ok=True)
-        raise

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+from bacoun.whole import whole_folder
 
 FORMAT = 1
 _DOCUMENT, _TENSORS = "model.json", "model.safetensors"
@@ -37,23 +37,17 @@ def write_model(content: dict[str, Any], path: str | os.PathLike[str], *, overwr
     target.parent.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
     plain = _take_out_tensors(content, "", tensors)
-    sibling = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        save_file(tensors, sibling / _TENSORS)
+    with whole_folder(target) as folder:
+        save_file(tensors, folder / _TENSORS)
         document = {
             "format": FORMAT,
-            "tensors_digest": _digest_of_file(sibling / _TENSORS),
+            "tensors_digest": _digest_of_file(folder / _TENSORS),
             **plain,
         }
         document["digest"] = _digest(document)
-        (sibling / _DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False))
+        (folder / _DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False))
         for name in (_DOCUMENT, _TENSORS):
-            _flush_to_disk(sibling / name)
-        sibling.chmod(0o755)  # mkdtemp makes it private
-        _move_into_place(sibling, target)
-    except BaseException:
-        shutil.rmtree(sibling, ignore_errors=True)
-        raise
+            _flush_to_disk(folder / name)
 
 
 def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -127,19 +121,3 @@ def _flush_to_disk(path: Path) -> None:
 
 def _may_be_replaced(target: Path) -> bool:
     return target.is_dir() and ((target / _DOCUMENT).exists() or not any(target.iterdir()))
-
-
-def _move_into_place(sibling: Path, target: Path) -> None:
-    if not target.exists():
-        sibling.rename(target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        target.rename(old / "replaced")
-        sibling.rename(target)
-    except BaseException:
-        if not target.exists():
-            (old / "replaced").rename(target)
-        shutil.rmtree(old)
-        raise
-    shutil.rmtree(old)

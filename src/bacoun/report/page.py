@@ -10,7 +10,6 @@ import base64
 import hashlib
 import math
 import os
-import tempfile
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +18,7 @@ from string import Template
 from bacoun.report.charts import joined, rows
 from bacoun.report.data import ReportData
 from bacoun.report.sections import SECTIONS
+from bacoun.whole import whole_file
 
 
 def render_page(data: ReportData) -> str:
@@ -49,18 +49,8 @@ def write_page(data: ReportData, path: str | os.PathLike[str], *, overwrite: boo
     check_free(target, overwrite=overwrite)
     text = render_page(data)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    sibling = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        sibling.chmod(0o644)  # mkstemp makes it private
-        sibling.replace(target)
-    except BaseException:
-        sibling.unlink(missing_ok=True)
-        raise
+    with whole_file(target) as file:
+        file.write(text.encode())
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:

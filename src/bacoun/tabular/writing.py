@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from os import PathLike
@@ -14,6 +13,7 @@ from typing import IO, Any
 import pandas as pd
 
 from bacoun.tabular.reading import check_suffix, is_parquet
+from bacoun.whole import whole_file
 
 Write = Callable[[pd.DataFrame], None]
 
@@ -31,19 +31,11 @@ def write_table(path: str | PathLike[str], delimiter: str = ",") -> Iterator[Wri
     """
     file = Path(path)
     check_suffix(file)
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with part.open("xb") as raw:
-            with ExitStack() as opened:
-                if is_parquet(file):
-                    yield opened.enter_context(_parquet(raw))
-                else:
-                    yield _text(opened, raw, file.name.lower(), delimiter)
-            raw.flush()
-            os.fsync(raw.fileno())
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(file) as raw, ExitStack() as opened:
+        if is_parquet(file):
+            yield opened.enter_context(_parquet(raw))
+        else:
+            yield _text(opened, raw, file.name.lower(), delimiter)
 
 
 def _text(opened: ExitStack, raw: IO[bytes], name: str, delimiter: str) -> Write:
