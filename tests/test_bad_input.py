@@ -34,7 +34,7 @@ TABLES = {
     "no rows": (lambda X: X[:0], "at least one row; got shape (0, 2)"),
     "one dimension": (lambda X: X[:, 0], "got a 1D array"),
     "scalar": (lambda X: 3.0, "got a scalar array"),
-    "three dimensions": (lambda X: X[None], "dim 3, while dim <= 2 is required"),
+    "five dimensions": (lambda X: X[None, None, None], "or (N, C, H, W), none of them empty"),
     "complex": (lambda X: X * 1j, "X must hold real numbers"),
     "missing in a frame": (lambda X: pd.DataFrame(spoiled(X, None)), "it contains NaN"),
 }

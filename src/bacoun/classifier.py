@@ -40,13 +40,17 @@ from bacoun.uncertainty import Uncertainty
 from bacoun.validation import checked
 
 
+_TRANSFORMED_AT_ONCE = 8192  # of images, convolutions make much more than what goes in
+
+
 class BaCOUnClassifier(BayesianClassifier):
     """A Bayesian classifier that knows what it has not seen.
 
     Parameters
     ----------
-    boundary : "flow-shell", BoundarySampler or None
-        Step 1, which draws points on the edge of the data. None: no edge, a neural linear model.
+    boundary : "compact-shell", "flow-shell", BoundarySampler or None
+        Step 1, which draws points on the edge of the data: of all inputs, or, "compact-shell" with
+        more than 128 of them, of their principal components. None: a neural linear model.
     features : "learned", torch.nn.Module or FeatureMap
         Step 2, which learns the K classes and the edge. A module becomes the network's body.
     posterior : "hmc", "nuts", "mean-field", "laplace" or LastLayer
@@ -65,7 +69,7 @@ class BaCOUnClassifier(BayesianClassifier):
         density under one flow fitted to all points. A class much rarer than the others has a low
         density too; two points of each class stay in any case.
     standardize : bool
-        Bring every input to zero mean and unit variance first.
+        Bring every input, or every channel of images, to zero mean and unit variance first.
     random_state : int, RandomState, Generator or None
         One state gives one answer; global streams are not touched.
     verbose : bool
@@ -79,6 +83,7 @@ class BaCOUnClassifier(BayesianClassifier):
     ----------
     classes_ : ndarray of shape (K,)
     n_features_in_ : int
+    image_shape_ : (C, H, W), or None if the model was fitted to a table
     boundary_, features_, posterior_
         The fitted steps.
     outliers_ : ndarray of int of shape (n,)
@@ -99,7 +104,7 @@ class BaCOUnClassifier(BayesianClassifier):
     def __init__(
         self,
         *,
-        boundary: str | BoundarySampler | None = "flow-shell",
+        boundary: str | BoundarySampler | None = "compact-shell",
         features: str | nn.Module | FeatureMap = "learned",
         posterior: str | LastLayer = "hmc",
         gate: Literal["ood"] | None = "ood",
@@ -148,10 +153,14 @@ class BaCOUnClassifier(BayesianClassifier):
         *,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Self:
-        """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes.
+        """Learn from X and y.
 
         Parameters
         ----------
+        X : table (N, D), or images (N, H, W) or (N, C, H, W)
+            Finite numbers.
+        y : (N,)
+            Labels of at least two classes.
         checkpoint : path or Checkpoint, optional
             A folder in which the fit leaves its state once a minute and after each part of the
             work. Called again with the same data and settings, a fit that was interrupted or killed
@@ -186,8 +195,9 @@ class BaCOUnClassifier(BayesianClassifier):
             self.boundary_ = None
             self.gated_ = self.gate is not None and boundary is not None
             if boundary is not None:
-                self.boundary_ = run("boundary", boundary, points, labels)
+                self.boundary_ = run("boundary", boundary, points.flatten(1), labels)
                 edge = self.boundary_.sample(n_edge, generator=generator)
+                edge = edge.view(-1, *points.shape[1:])
                 self.edge_odds_, self.ood_share_ = n_edge / len(points), float(self.ood_share)
                 inputs, targets = with_edge_class(points, labels, edge)
             self.features_ = run("features", features, inputs, targets)
@@ -321,7 +331,7 @@ class BaCOUnClassifier(BayesianClassifier):
         if self.boundary_ is None or not isinstance(self.features_, EdgeAwareFeatureMap):
             raise ValueError(
                 "the network must have learned an edge class; this model has none. "
-                "Fit with boundary='flow-shell' and features='learned'."
+                "Fit with boundary='compact-shell' and features='learned'."
             )
         (probabilities,) = self._score(
             X, lambda points: self.features_.transform_with_proba(points)[1:]
@@ -334,10 +344,10 @@ class BaCOUnClassifier(BayesianClassifier):
         if not isinstance(self.boundary_, BoundarySampler):
             raise ValueError(
                 "the boundary must have log_prob to give a density; this model has none such. "
-                "Fit with boundary='flow-shell'."
+                "Fit with boundary='compact-shell'."
             )
         flow = self.boundary_
-        (standard,) = self._score(X, lambda points: (flow.log_prob(points).double(),))
+        (standard,) = self._score(X, lambda points: (flow.log_prob(points.flatten(1)).double(),))
         return standard - np.log(self.scale_).sum()
 
     @property
@@ -352,7 +362,8 @@ class BaCOUnClassifier(BayesianClassifier):
 
     def _training_design(self, points: Tensor) -> Tensor:
         """What step 3 learns from: features of points known to be in distribution."""
-        features = self.features_.transform(points).double()
+        blocks = points.split(_TRANSFORMED_AT_ONCE)
+        features = torch.cat([self.features_.transform(block) for block in blocks]).double()
         return gated(features, features.new_zeros(len(features))) if self.gated_ else features
 
     def _design(self, points: Tensor) -> Tensor:
@@ -391,7 +402,7 @@ class BaCOUnClassifier(BayesianClassifier):
             else:
                 share = rare if self.gated_ else None
                 mean, mean_entropy = predictive.moments(features, share)
-            density = None if log_prob is None else log_prob(points).double() - units
+            density = None if log_prob is None else log_prob(points.flatten(1)).double() - units
             return evaluation_of(mean, mean_entropy, rare, density)
 
         return evaluate
@@ -449,6 +460,7 @@ class BaCOUnClassifier(BayesianClassifier):
             },
             "classes": {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()},
             "n_features_in": self.n_features_in_,
+            "image_shape": plain(self.image_shape_),
             "feature_names_in": list(getattr(self, "feature_names_in_", [])) or None,
             "mean": torch.from_numpy(self.mean_),
             "scale": torch.from_numpy(self.scale_),
@@ -486,6 +498,8 @@ class BaCOUnClassifier(BayesianClassifier):
         dtype, values = content["classes"]["dtype"], content["classes"]["values"]
         model.classes_ = np.array(values, dtype=np.dtype(dtype))
         model.n_features_in_ = content["n_features_in"]
+        shape = content["image_shape"]
+        model.image_shape_ = None if shape is None else tuple(shape)
         if content["feature_names_in"] is not None:
             model.feature_names_in_ = np.array(content["feature_names_in"], dtype=object)
         model.mean_ = content["mean"].cpu().numpy()

@@ -100,7 +100,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         self.mean_, self.scale_ = np.zeros(table.shape[1]), np.ones(table.shape[1])
         if self.standardize:
             with np.errstate(over="ignore", invalid="ignore"):
-                self.mean_, spread = table.mean(axis=0), table.std(axis=0)
+                self.mean_, spread = self._mean_and_spread(table)
             if not np.isfinite(spread).all():
                 raise ValueError(
                     "X must have a finite variance; its largest entry is "
@@ -110,10 +110,22 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             self.scale_ = np.where(constant, 1.0, spread)
         return self._standardised(table), torch.from_numpy(labels).to(self.device)
 
-    def _standardised(self, X: np.ndarray) -> Tensor:
+    def _mean_and_spread(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of each column (D,); images have one for each channel, so that dark pixels stay dark."""
+        if self.image_shape_ is None:
+            return table.mean(axis=0), table.std(axis=0)
+        n_channels = self.image_shape_[0]
+        pixels = table.reshape(len(table), n_channels, -1)
+        each = np.ones(pixels.shape[2])
+        mean, spread = pixels.mean(axis=(0, 2)), pixels.std(axis=(0, 2))
+        return np.outer(mean, each).ravel(), np.outer(spread, each).ravel()
+
+    def _standardised(self, table: np.ndarray) -> Tensor:
+        """Points (N, D), or (N, C, H, W) if they are images."""
         with np.errstate(over="ignore"):
-            standard = np.clip((X - self.mean_) / self.scale_, -FAR, FAR)
-        return torch.from_numpy(standard).float().to(self.device)
+            standard = np.clip((table - self.mean_) / self.scale_, -FAR, FAR)
+        points = torch.from_numpy(standard).float().to(self.device)
+        return points if self.image_shape_ is None else points.unflatten(1, self.image_shape_)
 
     def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
         """Class probabilities (S, N, K) of standardised points (N, D), under each draw."""

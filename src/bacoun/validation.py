@@ -39,16 +39,45 @@ def _in_one_sentence(message: str) -> str | None:
     return next((match.expand(ours) for match, ours in found if match), None)
 
 
-def checked(estimator: Any, X: ArrayLike, *y: ArrayLike, **options: Any) -> Any:
-    """What scikit-learn's `validate_data` returns, in float64; or one sentence on what is wrong."""
+def checked(estimator: Any, X: ArrayLike, *y: ArrayLike, reset: bool = True) -> Any:
+    """What scikit-learn's `validate_data` returns, in float64; or one sentence on what is wrong.
+
+    Images become rows of pixels; the estimator's `image_shape_` keeps their shape (C, H, W).
+    """
+    rows, shape = _rows(X)
+    if reset:
+        estimator.image_shape_ = shape
+    elif shape != estimator.image_shape_:
+        raise ValueError(
+            f"X must hold {_kind(estimator.image_shape_)}, as in fit; got {_kind(shape)}."
+        )
     try:
-        return validate_data(estimator, X, *y, dtype=np.float64, **options)
+        return validate_data(estimator, rows, *y, dtype=np.float64, reset=reset)
     except (TypeError, ValueError) as error:
         clearer = _in_one_sentence(str(error))
         if clearer is None:
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(clearer) from None  # the original may print the whole of X
+
+
+def _rows(X: Any) -> tuple[Any, tuple[int, ...] | None]:
+    """X as it is, and None; or images as rows of pixels, and their shape (C, H, W)."""
+    if isinstance(X, list | tuple) and len(X) > 0 and getattr(X[0], "ndim", 0) >= 2:
+        X = np.asarray(X)
+    shape = tuple(getattr(X, "shape", ()))
+    if len(shape) < 3:
+        return X, None
+    if len(shape) > 4 or 0 in shape:
+        raise ValueError(
+            "X must be a table (N, D), or images (N, H, W) or (N, C, H, W), none of them empty; "
+            f"got shape {shape}."
+        )
+    return np.asarray(X).reshape(len(X), -1), (1, *shape[1:])[-3:]
+
+
+def _kind(shape: tuple[int, ...] | None) -> str:
+    return "a table" if shape is None else f"images of {' x '.join(map(str, shape))}"
 
 
 def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

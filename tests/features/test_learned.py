@@ -111,13 +111,14 @@ def test_convolutional_body_takes_rows_of_pixels():
     ],
 )
 def test_a_body_of_wrong_output_shape_is_named(body, shape):
-    sentence = rf"body must map \(N, D\) to \(N, L\); it gave shape {shape} for \(2, 2\)"
+    sentence = rf"body must map points to \(N, L\); it gave shape {shape} for \(2, 2\)"
     with pytest.raises(ValueError, match=sentence):
         fitted(*corners(), body=body)
 
 
 def test_an_unknown_body_is_named():
-    with pytest.raises(ValueError, match=r"one of \['convolutional', 'perceptron'\] .* got 'tree'"):
+    sentence = r"one of \['auto', 'convolutional', 'perceptron'\] .* got 'tree'"
+    with pytest.raises(ValueError, match=sentence):
         fitted(*corners(), body="tree")
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from bacoun.features.networks import Dropout, convolutional, perceptron
+from bacoun.features.networks import Dropout, convolutional, make_body, perceptron
 from bacoun.randomness import as_generator, seeded
 
 
@@ -85,11 +85,28 @@ def test_perceptron_is_affine_then_leaky():
 
 @pytest.mark.parametrize("side", [16, 17, 28, 32])
 def test_convolutional_takes_square_images_as_rows(side):
-    body = convolutional(side * side, [32, 5], 0.0)
+    body = make_body("convolutional", (side * side,), [32, 5], 0.0)
     assert body(torch.zeros(2, side * side)).shape == (2, 5)
 
 
-@pytest.mark.parametrize("n_inputs", [783, 225, 2])
+@pytest.mark.parametrize("shape", [(1, 4, 4), (1, 8, 8), (3, 15, 40), (3, 16, 16), (1, 28, 28)])
+def test_convolutional_takes_images_of_any_shape(shape):
+    assert convolutional(shape, [32, 5], 0.0)(torch.zeros(2, *shape)).shape == (2, 5)
+
+
+def test_the_body_follows_the_points_unless_told():
+    images, rows = (1, 8, 8), (64,)
+    assert isinstance(make_body("auto", images, None, 0.0)[0], torch.nn.Conv2d)
+    assert isinstance(make_body("auto", rows, None, 0.0)[0], torch.nn.Linear)
+    assert make_body("perceptron", images, (7,), 0.0)(torch.zeros(2, *images)).shape == (2, 7)
+
+
+def test_tiny_images_are_refused():
+    with pytest.raises(ValueError, match="at least 4 x 4 pixels; got 3 x 9"):
+        convolutional((1, 3, 9), [8], 0.0)
+
+
+@pytest.mark.parametrize("n_inputs", [783, 226, 2])
 def test_rows_that_are_no_square_image_are_named(n_inputs):
-    with pytest.raises(ValueError, match=rf"square images of at least 16 x 16 .* got {n_inputs} "):
-        convolutional(n_inputs, [8], 0.0)
+    with pytest.raises(ValueError, match=rf"square ones as rows of pixels; got {n_inputs} "):
+        make_body("convolutional", (n_inputs,), [8], 0.0)

@@ -17,7 +17,7 @@ from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector
 
 from bacoun.baselines.networks import Network, NetworkDraws, check_body, check_count
-from bacoun.features.networks import KINDS as BODIES
+from bacoun.features.networks import make_body
 from bacoun.progress import progress_bars
 from bacoun.randomness import RandomState, as_generator, draw_seed, seeded, threads_for
 from bacoun.training import OnEpoch
@@ -37,7 +37,7 @@ class BNN(NetworkDraws):
 
     Parameters
     ----------
-    body : {"perceptron", "convolutional"}
+    body : {"auto", "perceptron", "convolutional"}
     hidden : sequence of int
         Widths of the dense layers.
     prior_scale : float
@@ -62,7 +62,7 @@ class BNN(NetworkDraws):
     def __init__(
         self,
         *,
-        body: str = "perceptron",
+        body: str = "auto",
         hidden: Sequence[int] = (512, 512, 512, 512),
         prior_scale: float = 1.0,
         n_iterations: int = 10_000,
@@ -97,7 +97,7 @@ class BNN(NetworkDraws):
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
         with seeded(generator):
-            body = BODIES[self.body](points.shape[1], list(self.hidden), 0.0)
+            body = make_body(self.body, points.shape[1:], self.hidden, 0.0)
             width = body(points[:1].cpu()).shape[1]
             self.module_ = nn.Sequential(body, nn.Linear(width, len(self.classes_)))
         self.module_.requires_grad_(False).to(self.device)

@@ -20,7 +20,7 @@ class DeepEnsemble(NetworkDraws):
     ----------
     n_members : int
         Number S of networks.
-    body : {"perceptron", "convolutional"}
+    body : {"auto", "perceptron", "convolutional"}
     hidden, dropout, l2, epochs, batch_size, learning_rate
         As in `LearnedFeatures`, without early stopping; dropout is for training only.
     standardize, random_state, verbose, device
@@ -36,8 +36,8 @@ class DeepEnsemble(NetworkDraws):
         self,
         *,
         n_members: int = 5,
-        body: str = "perceptron",
-        hidden: Sequence[int] = (64, 64, 64, 1024),
+        body: str = "auto",
+        hidden: Sequence[int] | None = None,
         dropout: float = 0.0,
         l2: float = 1.0,
         epochs: int | None = None,

@@ -92,7 +92,7 @@ class GP(BayesianClassifier):
         for name in ("n_inducing", "n_iterations", "batch_size", "n_draws"):
             check_count(name, getattr(self, name))
         points, labels = self._validated(X, y)
-        points = points.double()  # kernel matrices are close to singular
+        points = points.flatten(1).double()  # kernel matrices are close to singular
         n_points, n_classes = len(points), len(self.classes_)
         generator = as_generator(self.random_state)
         chosen = torch.randperm(n_points, generator=generator)[: self.n_inducing]
@@ -155,7 +155,7 @@ class GP(BayesianClassifier):
 
     def _latent_moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean and standard deviation (n, K) of the latent values at points (n, D)."""
-        mean, known, left = self._projected(points.double())
+        mean, known, left = self._projected(points.flatten(1).double())
         variance = self.output_scale_[:, 0] + left.square().sum(dim=1) - known.square().sum(dim=1)
         return mean.T, variance.clamp(min=0).sqrt().T
 
@@ -167,7 +167,7 @@ class GP(BayesianClassifier):
 
     def _joint_samples(self, points: Tensor) -> Tensor:
         """Probabilities (S, N, K) from latent values drawn for all rows together."""
-        points = points.double()
+        points = points.flatten(1).double()
         mean, known, left = self._projected(points)
         prior = self._kernel(points, points)
         generator = Generator().manual_seed(self.joint_seed_)

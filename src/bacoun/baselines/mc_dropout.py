@@ -25,7 +25,7 @@ class MCDropout(NetworkDraws):
 
     Parameters
     ----------
-    body : {"perceptron", "convolutional"}
+    body : {"auto", "perceptron", "convolutional"}
         With "convolutional", units of the dense layers are left out, not those of the convolutions.
     hidden : sequence of int
         Widths of the dense layers.
@@ -49,7 +49,7 @@ class MCDropout(NetworkDraws):
     def __init__(
         self,
         *,
-        body: str = "perceptron",
+        body: str = "auto",
         hidden: Sequence[int] = (512, 512, 512, 512),
         dropout: float = 0.2,
         l2: float = 1.0,

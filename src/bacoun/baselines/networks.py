@@ -90,7 +90,7 @@ def _entropy(probabilities: Tensor) -> Tensor:
 def check_body(body: str) -> None:
     """Refuse a body that is not one of ours: its dropout and its start could not be known."""
     if not isinstance(body, str) or body not in BODIES:
-        raise ValueError(f"body must be one of {sorted(BODIES)}; got {body!r}.")
+        raise ValueError(f"body must be one of {list(BODIES)}; got {body!r}.")
 
 
 def check_count(name: str, value: int) -> None:

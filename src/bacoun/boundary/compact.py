@@ -1,4 +1,4 @@
-"""CompactShell: the shell of `FlowShell` in a compact space (PCA), for images and wide data."""
+"""CompactShell: the shell of `FlowShell`; in a compact space (PCA) for images and wide data."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ from bacoun.training import OnEpoch
 
 _MOST_RESIDUALS = 512  # kept to draw from; a megabyte and a half for MNIST
 _SMALLEST_SPREAD = 1e-6  # of a component, beside the first
+_WIDE, _COMPACT = 128, 64  # by default more inputs than this are brought down to so many
 _SMALLEST_RESIDUAL = 1e-3  # beside the points' own spread, so that a point off a plane is unlikely
 
 
 class CompactShell(BaseEstimator):
     """Edge points: a flow's shell around the principal components, mapped back to the inputs.
 
-    A point is `mean + code @ basis + residual`. The flows learn the codes; the residual, which the
+    Up to 128 inputs are taken as they are, and this is a `FlowShell`. Beyond, a point is `mean + code @ basis + residual`. The flows learn the codes; the residual, which the
     components leave over, is one Gaussian with equal variance in all remaining directions.
 
     Parameters
     ----------
-    n_components : int
-        Size of the compact space; fewer if the points span fewer directions.
-    factors : sequence of float
-        One shell for each factor of the inner radius.
+    n_components : "auto" or int
+        Size of the compact space; fewer if the points span fewer directions. "auto": 64 for more
+        than 128 inputs; fewer inputs are left as they are.
+    factors : sequence of float, optional
+        One shell for each factor of the inner radius. None: 1.0, and in a compact space 1.3 too.
     clip : bool
         Keep each input of an edge point within its range in the data.
     residual : "drawn" or None
         What an edge point has outside the compact space: the residual of some training point, or
         nothing. With nothing, a network can tell edge from data by smoothness alone.
+        Inputs left as they are have no residual, and are not clipped.
     radii, mass, per_class, drop_overlap, blocks, hidden, batch_norm, jitter, epochs, batch_size, \
 learning_rate, l2, patience, n_jobs
         The shell in the compact space; see `bacoun.boundary.FlowShell`.
@@ -45,8 +48,8 @@ learning_rate, l2, patience, n_jobs
     def __init__(
         self,
         *,
-        n_components: int = 64,
-        factors: Sequence[float] = (1.0, 1.3),
+        n_components: int | Literal["auto"] = "auto",
+        factors: Sequence[float] | None = None,
         clip: bool = True,
         residual: Literal["drawn"] | None = "drawn",
         radii: tuple[float, float] | None = None,
@@ -93,28 +96,34 @@ learning_rate, l2, patience, n_jobs
         checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Fit components and flows to points (N, D) with labels (N,)."""
-        if self.n_components < 1:
+        if self.n_components != "auto" and self.n_components < 1:
             raise ValueError(f"n_components must be at least 1; got {self.n_components}. Try 64.")
         if self.residual not in ("drawn", None):
             raise ValueError(f"residual must be 'drawn' or None; got {self.residual!r}.")
         generator = as_generator(generator)
+        self.compact_ = self.n_components != "auto" or points.shape[1] > _WIDE
+        self.shell_ = self._new_shell()
+        progress = {"on_epoch": on_epoch, "checkpoint": checkpoint}
+        if not self.compact_:
+            self.shell_.fit(points, labels, generator=generator, **progress)
+            return self
+        n_components = _COMPACT if self.n_components == "auto" else self.n_components
         self.mean_ = points.mean(dim=0)
-        self.basis_ = _principal_directions(points - self.mean_, self.n_components)
+        self.basis_ = _principal_directions(points - self.mean_, n_components)
         self.low_, self.high_ = points.amin(dim=0), points.amax(dim=0)
         codes, residuals = self._split(points)
         self.residual_scale_ = self._residual_scale(points, residuals)
         n_kept = min(len(points), _MOST_RESIDUALS) if self.residual == "drawn" else 0
         rows = torch.randperm(len(points), generator=generator)[:n_kept]
         self.residuals_ = residuals[rows.to(points.device)]
-        self.shell_ = self._new_shell()
-        self.shell_.fit(
-            codes, labels, generator=generator, on_epoch=on_epoch, checkpoint=checkpoint
-        )
+        self.shell_.fit(codes, labels, generator=generator, **progress)
         return self
 
     def _new_shell(self) -> FlowShell:
-        names = FlowShell().get_params()
-        return FlowShell(**{name: getattr(self, name) for name in names})
+        settings = {name: getattr(self, name) for name in FlowShell().get_params()}
+        if self.factors is None:
+            settings["factors"] = (1.0, 1.3) if self.compact_ else (1.0,)
+        return FlowShell(**settings)
 
     def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Codes (N, n_components) and residuals (N, D) of points (N, D)."""
@@ -134,6 +143,8 @@ learning_rate, l2, patience, n_jobs
     def sample(self, n_points: int, *, generator: Generator) -> Tensor:
         """Draw edge points (n_points, D), the flows and shells taking equal parts."""
         codes = self.shell_.sample(n_points, generator=generator)
+        if not self.compact_:
+            return codes
         edge = self.mean_ + codes @ self.basis_
         if len(self.residuals_) > 0:
             rows = torch.randint(len(self.residuals_), (n_points,), generator=generator)
@@ -145,6 +156,8 @@ learning_rate, l2, patience, n_jobs
 
         The basis is orthonormal, so the two together are a density on all D inputs.
         """
+        if not self.compact_:
+            return self.shell_.log_prob(points)
         codes, residuals = self._split(points)
         n_left = points.shape[1] - len(self.basis_)
         value = self.shell_.log_prob(codes)
@@ -156,22 +169,14 @@ learning_rate, l2, patience, n_jobs
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
-        return {
-            "mean": self.mean_,
-            "basis": self.basis_,
-            "low": self.low_,
-            "high": self.high_,
-            "residuals": self.residuals_,
-            "residual_scale": self.residual_scale_,
-            "shell": self.shell_.get_state(),
-        }
+        state = {"compact": self.compact_, "shell": self.shell_.get_state()}
+        kept = ("mean", "basis", "low", "high", "residuals", "residual_scale")
+        return state | {name: getattr(self, f"{name}_") for name in kept if self.compact_}
 
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state`."""
-        self.mean_, self.basis_ = state["mean"], state["basis"]
-        self.low_, self.high_ = state["low"], state["high"]
-        self.residuals_ = state["residuals"]
-        self.residual_scale_ = float(state["residual_scale"])
+        for name in state.keys() - {"shell"}:
+            setattr(self, f"{name}_", state[name])
         self.shell_ = self._new_shell().set_state(state["shell"])
         return self
 

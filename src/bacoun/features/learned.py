@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from torch import Generator, Tensor, nn
 
 from bacoun.checkpoint import Checkpoint
-from bacoun.features.networks import KINDS
+from bacoun.features.networks import make_body
 from bacoun.randomness import as_generator, seeded, threads_for
 from bacoun.training import OnEpoch, train
 
@@ -23,11 +23,12 @@ class LearnedFeatures(BaseEstimator):
 
     Parameters
     ----------
-    body : {"perceptron", "convolutional"} or torch.nn.Module
-        Everything before the last, linear layer. A module is copied and trained further; it takes
-        (N, D) and gives (N, L).
-    hidden : sequence of int
-        Widths of the dense layers; the last is L. Not used with a module.
+    body : {"auto", "perceptron", "convolutional"} or torch.nn.Module
+        Everything before the last, linear layer. "auto": convolutional for images. A module is
+        copied and trained further; it takes (N, D), or (N, C, H, W) of images, and gives (N, L).
+    hidden : sequence of int, optional
+        Widths of the dense layers; the last is L. None: 64, 64, 64, 1024; after convolutions 50,
+        1024. Not used with a module.
     dropout : float
         Dropout after each dense layer. Not used with a module.
     l2 : float
@@ -42,8 +43,8 @@ class LearnedFeatures(BaseEstimator):
     def __init__(
         self,
         *,
-        body: str | nn.Module = "perceptron",
-        hidden: Sequence[int] = (64, 64, 64, 1024),
+        body: str | nn.Module = "auto",
+        hidden: Sequence[int] | None = None,
         dropout: float = 0.0,
         l2: float = 1.0,
         epochs: int | None = None,
@@ -69,12 +70,12 @@ class LearnedFeatures(BaseEstimator):
         on_epoch: OnEpoch | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Self:
-        """Train on points (N, D) and labels (N,) in 0..C-1; the edge, if any, is class C-1."""
+        """Train on points (N, ...) and labels (N,) in 0..C-1; the edge, if any, is class C-1."""
         generator = as_generator(generator)
         n_classes = int(labels.max()) + 1
-        self.n_inputs_ = points.shape[1]
+        self.input_shape_ = tuple(points.shape[1:])
         with seeded(generator):
-            body = self._body(points.shape[1])
+            body = self._body()
             n_features = _n_outputs(body, points)
             self.module_ = nn.Sequential(body, nn.Linear(n_features, n_classes)).to(points.device)
         n_weights = sum(weight.numel() for weight in self.module_.parameters())
@@ -94,14 +95,10 @@ class LearnedFeatures(BaseEstimator):
             )
         return self
 
-    def _body(self, n_inputs: int) -> nn.Module:
+    def _body(self) -> nn.Module:
         if isinstance(self.body, nn.Module):
             return copy.deepcopy(self.body)
-        if self.body not in KINDS:
-            raise ValueError(
-                f"body must be one of {sorted(KINDS)} or a torch.nn.Module; got {self.body!r}."
-            )
-        return KINDS[self.body](n_inputs, list(self.hidden), self.dropout)
+        return make_body(self.body, self.input_shape_, self.hidden, self.dropout)
 
     def _n_epochs(self, n_points: int) -> int:
         if self.epochs is not None:
@@ -111,7 +108,7 @@ class LearnedFeatures(BaseEstimator):
 
     @torch.no_grad()
     def transform(self, points: Tensor) -> Tensor:
-        """Features (N, L) of points (N, D)."""
+        """Features (N, L) of points (N, ...)."""
         features: Tensor = self.module_[0](points)
         return features
 
@@ -127,7 +124,7 @@ class LearnedFeatures(BaseEstimator):
         head: Any = self.module_[1]
         n_classes, n_features = head.weight.shape
         return {
-            "n_inputs": self.n_inputs_,
+            "input_shape": list(self.input_shape_),
             "n_features": n_features,
             "n_classes": n_classes,
             "weights": dict(self.module_.state_dict()),
@@ -135,10 +132,10 @@ class LearnedFeatures(BaseEstimator):
 
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state`."""
-        self.n_inputs_ = state["n_inputs"]
+        self.input_shape_ = tuple(state["input_shape"])
         with seeded(Generator()):  # the weights drawn here are replaced
             head = nn.Linear(state["n_features"], state["n_classes"])
-            self.module_ = nn.Sequential(self._body(self.n_inputs_), head)
+            self.module_ = nn.Sequential(self._body(), head)
         self.module_.load_state_dict(state["weights"])
         self.module_.to(state["weights"]["1.weight"].device).eval()
         return self
@@ -153,7 +150,7 @@ def _n_outputs(body: nn.Module, points: Tensor) -> int:
     body.train(was_training)
     if features.ndim != 2 or len(features) != len(points[:2]):
         raise ValueError(
-            f"body must map (N, D) to (N, L); it gave shape {tuple(features.shape)} for "
+            f"body must map points to (N, L); it gave shape {tuple(features.shape)} for "
             f"{tuple(points[:2].shape)}. End it with torch.nn.Flatten()."
         )
     return int(features.shape[1])

@@ -36,29 +36,60 @@ def perceptron(n_inputs: int, hidden: Sequence[int], dropout: float) -> nn.Seque
     return nn.Sequential(*layers)
 
 
-def convolutional(n_inputs: int, hidden: Sequence[int], dropout: float) -> nn.Sequential:
+def convolutional(shape: Sequence[int], hidden: Sequence[int], dropout: float) -> nn.Sequential:
     """The paper's image network: two convolutions of kernel 5 with max pooling, then dense layers.
 
-    Takes square grey images as rows of pixels, so 784 inputs for 28 x 28.
+    Takes images of the given shape (C, H, W). Small ones, below 16 x 16, are padded, since two
+    convolutions would leave nothing of them.
     """
-    side = math.isqrt(n_inputs)
-    if side * side != n_inputs or side < 16:
+    n_channels, height, width = shape
+    if min(height, width) < 4:
         raise ValueError(
-            f"a convolutional body needs square images of at least 16 x 16 pixels as rows; got "
-            f"{n_inputs} inputs. Use body='perceptron', or pass a module of your own."
+            f"a convolutional body needs images of at least 4 x 4 pixels; got {height} x {width}. "
+            "Use body='perceptron', or pass a module of your own."
         )
-    last = ((side - 4) // 2 - 4) // 2
+    padding = 0 if min(height, width) >= 16 else 2
+    lost = 4 - 2 * padding
+    height, width = (((side - lost) // 2 - lost) // 2 for side in (height, width))
     return nn.Sequential(
-        nn.Unflatten(1, (1, side, side)),
-        nn.Conv2d(1, 10, kernel_size=5),
+        nn.Conv2d(n_channels, 10, kernel_size=5, padding=padding),
         nn.MaxPool2d(2),
         nn.LeakyReLU(),
-        nn.Conv2d(10, 20, kernel_size=5),
+        nn.Conv2d(10, 20, kernel_size=5, padding=padding),
         nn.MaxPool2d(2),
         nn.LeakyReLU(),
         nn.Flatten(),
-        *perceptron(20 * last * last, hidden, dropout),
+        *perceptron(20 * height * width, hidden, dropout),
     )
 
 
-KINDS = {"perceptron": perceptron, "convolutional": convolutional}
+KINDS = ("auto", "convolutional", "perceptron")
+
+
+def make_body(
+    kind: str, shape: Sequence[int], hidden: Sequence[int] | None, dropout: float
+) -> nn.Sequential:
+    """A body of one of `KINDS` for points of the given shape: (D,), or (C, H, W) of images.
+
+    "auto" is "convolutional" for images, else "perceptron". Without `hidden`, the paper's widths.
+    The convolutional body also takes square grey images as rows of pixels.
+    """
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"body must be one of {list(KINDS)} or a torch.nn.Module; got {kind!r}.")
+    images = len(shape) == 3
+    if kind == "perceptron" or (kind == "auto" and not images):
+        widths = (64, 64, 64, 1024) if hidden is None else hidden
+        body = perceptron(math.prod(shape), widths, dropout)
+        return nn.Sequential(nn.Flatten(), *body) if images else body
+    widths = (50, 1024) if hidden is None else hidden
+    if images:
+        return convolutional(shape, widths, dropout)
+    side = math.isqrt(shape[0])
+    if side * side != shape[0]:
+        raise ValueError(
+            "a convolutional body needs images (N, H, W), or square ones as rows of pixels; got "
+            f"{shape[0]} inputs. Use body='perceptron', or pass a module of your own."
+        )
+    return nn.Sequential(
+        nn.Unflatten(1, (1, side, side)), *convolutional((1, side, side), widths, dropout)
+    )
