@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -82,26 +80,6 @@ def test_facts_as_json(words, cancer, tmp_path, capsys):
     assert facts["rule"]["acceptance"]["max_error"] == 0.2
     assert facts["health"]["inference"] == "HMC"
     assert "nothing to resume" in err
-
-
-def test_a_killed_fit_leaves_no_model_and_resumes_to_the_same(fitted, words, tmp_path):
-    out = tmp_path / "model"
-    process = subprocess.Popen([BACOUN, *words, "--out", out], stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "model.checkpoint").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(0.5)
-    process.kill()
-    process.communicate()
-    if process.returncode == 0:
-        pytest.skip("the fit was done before it could be killed")
-    assert process.returncode == -signal.SIGKILL
-    assert not out.exists()
-    main([*words, "--out", str(out), "--resume"])
-    table = read_table(words[1])
-    expected = TableModel.load(fitted[1]).score(table)
-    pd.testing.assert_frame_equal(TableModel.load(out).score(table), expected, atol=1e-6)
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_without_resume_a_fit_starts_anew(words, tmp_path, monkeypatch):
