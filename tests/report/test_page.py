@@ -74,7 +74,7 @@ def page_data(n=60, k=3, seed=0, *, labelled=True, n_ood=0, rule=None, names=Non
         rule=rule,
         test=replace(test, reason=rule.decide(test.epistemic, test.total, test.predicted).reason),
         ood=scored(n_ood, k, seed + 1, labelled=False, rule=rule, sharpness=0.1) if n_ood else None,
-        calibration={},
+        calibration={"epistemic": test.epistemic[::2], "total": test.total[::2]},
         telling={row: (Telling("width", 1.5, -2.5),) for row in range(n)},
         unseen=np.zeros(n, dtype=bool),
         spread=(0.5, 0.2),
@@ -226,6 +226,14 @@ def test_scores_on_the_page_are_those_of_the_model(model, table, real):
     np.testing.assert_array_equal(model.classifier.classes_[real.test.labels], table["diagnosis"])
 
 
+def test_the_page_says_what_the_model_was_made_with_and_calibrated_on(model, real):
+    text = read(real).text
+    assert f"fitted {model.made['fitted']}" in text
+    assert f"with {model.made['with']}" in text
+    above = (model.calibration["epistemic"] > model.rule.epistemic_threshold).mean()
+    assert f"calibration: 80 rows, {100 * above:.1f} % above the limit" in text
+
+
 @given(n=st.integers(1, 200), k=st.integers(2, 5), seed=st.integers(0, 99))
 @settings(max_examples=20)
 def test_gaps_of_the_reliability_plot_make_the_calibration_error(n, k, seed):
@@ -260,7 +268,7 @@ def test_auc_of_many_classes_is_the_mean_of_each_against_the_rest():
         page_data(30, 2, complaint="HMC has not settled: R-hat 1.2 above 1.01 (raise n_warmup)."),
         page_data(30, 2, standardized=False, health={}, settings={}),
         page_data(30, 2, unseen=np.arange(30) < 3),
-        page_data(30, 2, calibration={"epistemic": np.full(9, 0.01), "total": np.full(9, 0.2)}),
+        page_data(30, 2, calibration={"epistemic": np.zeros(9), "total": np.full(9, 0.2)}),
     ],
 )
 def test_odd_cases_make_a_page(case):

@@ -1,12 +1,15 @@
 """From a table to decisions: what is learned, what is kept aside, what comes back from a folder."""
 
 import math
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer
 
+from bacoun.deferral import DeferralRule
 from bacoun.tabular import TableModel, read_table, stream_table
 
 N = 240
@@ -65,6 +68,22 @@ def test_rows_are_kept_aside_for_the_rule(model):
     assert 0.8 < model.facts["auc"] <= 1
 
 
+def test_the_kept_scores_give_the_same_rule_again(model):
+    kept = model.calibration
+    again = DeferralRule.calibrate(
+        kept["epistemic"].round(5), kept["total"].round(5), kept["correct"]
+    )
+    assert again.epistemic_threshold == model.rule.epistemic_threshold
+    assert kept["correct"].mean() == model.facts["accuracy"]
+
+
+def test_a_model_says_when_and_with_what_it_was_made(model):
+    moment = datetime.strptime(model.made["fitted"], "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC)
+    assert timedelta() <= datetime.now(UTC) - moment < timedelta(hours=2)
+    assert f"torch {version('torch')}, " in model.made["with"]
+    assert f"bacoun {version('bacoun')}, " in model.made["with"]
+
+
 def test_what_is_far_away_or_of_a_new_category_is_unfamiliar(model):
     odd = TABLE[:2].copy()
     odd["x"], odd["y"] = [400.0, 0.0], [300.0, 0.0]
@@ -78,6 +97,10 @@ def test_a_model_comes_back_from_its_folder(model, tmp_path):
     pd.testing.assert_frame_equal(loaded.score(TABLE), model.score(TABLE), check_exact=True)
     assert loaded.rule == model.rule
     assert loaded.facts == model.facts
+    assert loaded.made == model.made
+    assert loaded.calibration.keys() == model.calibration.keys()
+    for name, scores in model.calibration.items():
+        np.testing.assert_array_equal(loaded.calibration[name], scores)
     with pytest.raises(FileExistsError):
         model.save(tmp_path / "model")
     model.save(tmp_path / "model", overwrite=True)

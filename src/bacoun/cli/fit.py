@@ -127,7 +127,7 @@ def _as_json(model: TableModel, out: Path) -> str:
     from dataclasses import asdict
 
     health = asdict(model.classifier.health_)
-    found = {"model": str(out), "target": model.target, **model.facts}
+    found = {"model": str(out), "target": model.target, **model.facts, **model.made}
     return json.dumps(found | {"rule": model.rule.to_dict(), "health": health})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -91,7 +91,7 @@ class ReportData:
     test : Scored
     ood : Scored or None
     calibration : dict of ndarray
-        "epistemic" and "total" of the calibration rows, if they are known.
+        "epistemic" and "total" of the calibration rows.
     telling : dict of tuples of Telling
         By row of the test table: its most unusual features; for the most uncertain rows.
     unseen : ndarray of bool of shape (N,)
@@ -128,7 +128,6 @@ def report_data(
     *,
     target: str | None = None,
     names: Mapping[str, str] | None = None,
-    calibration: pd.DataFrame | None = None,
 ) -> ReportData:
     """Ask a model all that its report shows.
 
@@ -143,8 +142,6 @@ def report_data(
         Column of the labels. None: the model's own, if the table has it.
     names : dict, optional
         What to call the "model", the "test" rows and the "ood" rows.
-    calibration : DataFrame, optional
-        With columns "epistemic" and "total": scores of the calibration rows.
     """
     classes = tuple(str(label) for label in model.classifier.classes_)
     labels = _labels(test, target or model.target, classes, wanted=target is not None)
@@ -162,14 +159,14 @@ def report_data(
     return ReportData(
         names={"model": "model", "test": "test rows", "ood": "OOD rows", **(names or {})},
         classes=classes,
-        about=_words({key: value for key, value in model.facts.items() if key != "classes"}),
+        about=_words({**model.made, **_without(model.facts, "classes")}),
         settings=_words(_settings(model.classifier)),
         health={k: text for k, v in vars(health).items() for text in _words({k: v}).values()},
         complaint=_complaint(health),
         rule=model.rule,
         test=scored,
         ood=scored_ood,
-        calibration=_finite(calibration, ("epistemic", "total")),
+        calibration={part: model.calibration[part] for part in ("epistemic", "total")},
         telling={row: _telling(model, encoded[row]) for row in listed},
         unseen=unseen,
         spread=spread,
@@ -254,12 +251,12 @@ def _places(
 def _scored(
     table: pd.DataFrame, classes: Sequence[str], places: np.ndarray, labels: np.ndarray | None
 ) -> Scored:
-    others = _finite(table, ("ood_probability", "log_density"))
-    if "log_density" in others:
-        others["log_density"] = -others["log_density"]
-    columns = {
-        name: table[name].to_numpy(dtype=np.float64) for name in ("total", "aleatoric", "epistemic")
-    }
+    names = ("total", "aleatoric", "epistemic", "ood_probability", "log_density")
+    columns = {name: table[name].to_numpy(dtype=np.float64) for name in names}
+    others = {"ood_probability": columns.pop("ood_probability")}
+    density = columns.pop("log_density")
+    if np.isfinite(density).all():
+        others["log_density"] = -density
     return Scored(
         probabilities=table[[f"p_{name}" for name in classes]].to_numpy(dtype=np.float64),
         reason=table["reason"].fillna("").astype(str).to_numpy(),
@@ -268,14 +265,6 @@ def _scored(
         labels=labels,
         **columns,
     )
-
-
-def _finite(table: pd.DataFrame | None, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Those of the columns that are there and hold nothing but numbers."""
-    if table is None:
-        return {}
-    found = {n: table[n].to_numpy(dtype=np.float64) for n in names if n in table.columns}
-    return {name: values for name, values in found.items() if np.isfinite(values).all()}
 
 
 def highest(scores: np.ndarray) -> np.ndarray:
@@ -293,8 +282,11 @@ def _telling(model: TableModel, deviations: np.ndarray) -> tuple[Telling, ...]:
 
 def _settings(classifier: Any) -> dict[str, Any]:
     """Those that change what the model is, not how it was watched."""
-    params = classifier.get_params(deep=False)
-    return {key: value for key, value in params.items() if key not in ("n_jobs", "verbose")}
+    return _without(classifier.get_params(deep=False), "n_jobs", "verbose")
+
+
+def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def _complaint(health: Any) -> str:

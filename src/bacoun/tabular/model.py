@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
@@ -45,6 +49,11 @@ class TableModel:
         Name of the column with the labels.
     facts : dict
         Plain values: rows, classes, how well it does on the calibration rows, what was left out.
+    made : dict of str
+        When it was "fitted", and "with" which versions of what.
+    calibration : dict of ndarray of shape (n_calibration,)
+        "epistemic" and "total" uncertainty of the calibration rows, and whether the prediction was
+        "correct".
 
     Examples
     --------
@@ -61,6 +70,8 @@ class TableModel:
     rule: DeferralRule
     target: str
     facts: Mapping[str, Any]
+    made: Mapping[str, str]
+    calibration: Mapping[str, np.ndarray]
 
     @classmethod
     def fit(
@@ -145,7 +156,7 @@ class TableModel:
             "quick": quick,
             "data_digest": _digest(frame),
         }
-        return cls(classifier, encoder, rule, target, facts)
+        return cls(classifier, encoder, rule, target, facts, _made_now(), answers.scores(truth))
 
     @property
     def added_columns(self) -> list[str]:
@@ -185,6 +196,8 @@ class TableModel:
             "rule": self.rule.to_dict(),
             "target": self.target,
             "facts": dict(self.facts),
+            "made": dict(self.made),
+            "calibration": {name: torch.tensor(each) for name, each in self.calibration.items()},
         }
         write_model(content, path, overwrite=overwrite)
 
@@ -204,6 +217,8 @@ class TableModel:
                 rule=DeferralRule.from_dict(content["rule"]),
                 target=content["target"],
                 facts=content["facts"],
+                made=content["made"],
+                calibration={name: each.numpy() for name, each in content["calibration"].items()},
             )
         except (KeyError, TypeError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
@@ -237,6 +252,11 @@ class _Answers(NamedTuple):
         right = self.predicted == truth
         return DeferralRule.calibrate(self.surprise, self.doubt, right, self.predicted, **options)
 
+    def scores(self, truth: np.ndarray) -> dict[str, np.ndarray]:
+        """What the rule was calibrated on, before rounding."""
+        right = self.predicted == truth
+        return {"epistemic": self.given.epistemic, "total": self.given.total, "correct": right}
+
     def quality(self, truth: np.ndarray) -> dict[str, float | None]:
         """Accuracy, area under the ROC curve, calibration error; None where not defined."""
         n_classes = self.given.probabilities.shape[1]
@@ -254,6 +274,16 @@ class _Answers(NamedTuple):
 def _answer(classifier: BaCOUnClassifier, encoder: TableEncoder, frame: pd.DataFrame) -> _Answers:
     points, unseen = encoder.transform_with_unseen(frame)
     return _Answers(classifier.evaluate(points), unseen)
+
+
+def _made_now() -> dict[str, str]:
+    """The moment, and the versions of all that a model's numbers depend on."""
+    libraries = ("bacoun", "torch", "zuko", "numpy", "scipy", "scikit-learn", "pandas")
+    versions = [f"{name} {version(name)}" for name in libraries]
+    return {
+        "fitted": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "with": ", ".join([*versions, f"Python {platform.python_version()}"]),
+    }
 
 
 def _split(labels: np.ndarray, share: float, random_state: int) -> tuple[np.ndarray, np.ndarray]:

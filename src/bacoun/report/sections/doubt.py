@@ -124,13 +124,6 @@ def familiar(data: ReportData) -> Html:
     """Distributions of both scores of the rule, and how well OOD rows are told apart."""
     limits = {"epistemic": data.rule.epistemic_threshold, "total": _total_limit(data.rule)}
     charts = (_distribution(data, part, limit) for part, limit in limits.items())
-    note: object = ""
-    if not data.calibration:
-        words = (
-            "The model keeps the limits that its calibration rows gave, not their scores; they "
-            "are not drawn."
-        )
-        note = tag("p", words, class_="note")
     if data.ood is None:
         words = (
             "No rows from elsewhere were given (--ood), so how well such rows are found was not "
@@ -139,14 +132,14 @@ def familiar(data: ReportData) -> Html:
         detection = tag("p", words, class_="note")
     else:
         detection = _detection(data, data.ood)
-    return joined([tag("div", *charts, class_="pair"), note, detection])
+    return joined([tag("div", *charts, class_="pair"), detection])
 
 
 def _distribution(data: ReportData, part: str, limit: float) -> Html:
     """Histograms of one uncertainty, a band for each set of rows."""
-    sets = {"calibration": data.calibration.get(part), "test": getattr(data.test, part)}
-    sets["OOD"] = None if data.ood is None else getattr(data.ood, part)
-    bands = {name: values for name, values in sets.items() if values is not None}
+    bands = {"calibration": data.calibration[part], "test": getattr(data.test, part)}
+    if data.ood is not None:
+        bands["OOD"] = getattr(data.ood, part)
     highest, n = math.log(len(data.classes)), len(bands)
     axis = Axis.nats(f"{part} uncertainty, nats", bands.values(), highest)
     across = Axis("", 0.0, float(n), blank=True)

@@ -84,9 +84,9 @@ def about(data: ReportData) -> Html:
     shown = ", ".join(data.classes[:UNFOLDED])
     if len(data.classes) > UNFOLDED:
         shown += f" and {len(data.classes) - UNFOLDED} more"
-    about = {"classes": f"{len(data.classes)}: {shown}"}
-    about |= {_FACTS.get(key, key): value for key, value in data.about.items()}
-    about |= {"rows kept aside": f"{data.rule.n_calibration:,}, for the deferral rule"}
+    what = {"classes": f"{len(data.classes)}: {shown}"}
+    what |= {_FACTS.get(key, key): value for key, value in data.about.items()}
+    what |= {"rows kept aside": f"{data.rule.n_calibration:,}, for the deferral rule"}
     verdict = data.complaint or (
         "The posterior is in order: nothing in its diagnostics speaks against trusting it."
     )
@@ -96,7 +96,7 @@ def about(data: ReportData) -> Html:
         if key in data.health
     ]
     pair = (
-        tag("div", tag("h3", "What it is"), facts(about)),
+        tag("div", tag("h3", "What it is"), facts(what)),
         tag("div", tag("h3", "Settings"), facts(data.settings)),
     )
     return joined(
