@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup demo test lint bench reproduce clean
+.PHONY: setup demo browser test lint bench reproduce clean
 
 setup: $(VENV)/installed
 
@@ -19,6 +19,19 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/python examples/gmm_demo.py
+
+# The report is also looked at in a real browser, which a root of Debian gets here if it has none.
+# Without one those tests are skipped, and say so.
+browser:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+		if command -v $$name >/dev/null; then exit 0; fi; \
+	done; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "no browser here, and only root can install one by apt-get: its tests will be skipped"; \
+	elif ! { timeout 300 apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
+		timeout 900 apt-get -qq install --yes --no-install-recommends chromium; } >/dev/null; then \
+		echo "chromium could not be installed: the tests of the browser will be skipped"; \
+	fi
 
 lint: setup
 	$(BIN)/ruff check .
