@@ -103,7 +103,7 @@ learning_rate, l2, patience, n_jobs
         generator = as_generator(generator)
         self.compact_ = self.n_components != "auto" or points.shape[1] > _WIDE
         self.shell_ = self._new_shell()
-        progress = {"on_epoch": on_epoch, "checkpoint": checkpoint}
+        progress: dict[str, Any] = {"on_epoch": on_epoch, "checkpoint": checkpoint}
         if not self.compact_:
             self.shell_.fit(points, labels, generator=generator, **progress)
             return self

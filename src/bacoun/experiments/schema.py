@@ -54,6 +54,13 @@ _ORDER = (
     "architectures",
     "width",
     "attack",
+    "mnist-choice",
+    "mnist",
+    "mnist-full",
+    "mnist-examples",
+    "mnist-rotations",
+    "mnist-noise",
+    "mnist-morph",
 )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from bacoun.experiments.schema import Experiment
 from bacoun.experiments.studies.attack import attack
+from bacoun.experiments.studies.images import examples, image_sets, morph, noise, rotations
 from bacoun.experiments.studies.outliers import outliers
 from bacoun.experiments.studies.pathology import pathology
 from bacoun.experiments.studies.regions import regions
@@ -18,6 +19,11 @@ STUDIES: dict[str, Callable[[Experiment, str, int], Measured]] = {
     "pathology": pathology,
     "outliers": outliers,
     "attack": attack,
+    "images": image_sets,
+    "examples": examples,
+    "rotations": rotations,
+    "noise": noise,
+    "morph": morph,
 }
 
 __all__ = ["STUDIES"]

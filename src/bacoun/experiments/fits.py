@@ -1,0 +1,60 @@
+"""Fitted methods, kept in the cache: several experiments on images ask the same model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+from bacoun.classifier import BaCOUnClassifier
+from bacoun.datasets import Dataset
+from bacoun.datasets.sources import cache_folder
+from bacoun.experiments.methods import make_method
+from bacoun.experiments.schema import Experiment
+
+# What decides a fit besides its settings; after a change to any of it, fits are made anew.
+_CODE = ("boundary", "features", "posterior", "baselines", "datasets")
+_FILES = ("classifier.py", "estimator.py", "training.py", "presets.py", "randomness.py")
+
+
+def fitted(experiment: Experiment, method: str, seed: int, data: Dataset) -> tuple[Any, float]:
+    """The fitted method and the seconds it took, from the cache if it was fitted before.
+
+    A fit of BaCOUn that was interrupted goes on where it was.
+    """
+    settings = [experiment.dataset, experiment.methods[method], seed, _code_digest()]
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:20]
+    path = cache_folder() / "fits" / f"{key}.joblib"
+    if path.exists():
+        model, seconds = joblib.load(path)
+        return model, seconds
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".checkpoint")
+    model = make_method(experiment.methods[method], seed)
+    extra = {"checkpoint": unfinished} if isinstance(model, BaCOUnClassifier) else {}
+    started = time.perf_counter()
+    model.fit(data.points, data.labels, **extra)
+    seconds = round(time.perf_counter() - started, 1)
+    half = path.with_suffix(f".{os.getpid()}")
+    joblib.dump((model, seconds), half, compress=1)
+    os.replace(half, path)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    return model, seconds
+
+
+def _code_digest() -> str:
+    package = Path(str(files("bacoun")))
+    paths = [package / name for name in _FILES]
+    for folder in _CODE:
+        paths += sorted((package / folder).rglob("*.py"))
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
