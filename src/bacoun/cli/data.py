@@ -46,9 +46,17 @@ def list_(
         typer.echo(f"{'':<27}{place}")
 
 
+def _names() -> list[str]:
+    from bacoun.datasets.sources import SOURCES
+
+    return list(SOURCES)
+
+
 @data.command()
 def get(
-    name: Annotated[str, typer.Argument(help="One that bacoun data list names.")],
+    name: Annotated[
+        str, typer.Argument(help="One that bacoun data list names.", autocompletion=_names)
+    ],
     path: Annotated[
         Path | None, typer.Option(help="Look in this folder alone, and download nothing.")
     ] = None,

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(names())}, or all.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help=f"One of {', '.join(names())}, or all.",
+            autocompletion=lambda: [*names(), "all"],
+        ),
+    ],
     quick: Annotated[bool, typer.Option(help="Small settings: seconds instead of hours.")] = False,
     seeds: Annotated[int | None, typer.Option(help="How many seeds; else the file's own.")] = None,
     jobs: Annotated[int, typer.Option(help="Methods and seeds run side by side.")] = 1,

@@ -300,7 +300,7 @@ def _survey_parquet(file: Path) -> Survey:
 @contextmanager
 def _parquet(file: Path) -> Iterator[Any]:
     try:
-        from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped, unused-ignore]
+        from pyarrow.parquet import ParquetFile
     except ImportError:
         raise ImportError(
             "Parquet needs pyarrow, which is not installed. Run pip install 'bacoun[parquet]', "
@@ -315,7 +315,7 @@ def _parquet(file: Path) -> Iterator[Any]:
 @contextmanager
 def _said_plainly(file: Path) -> Iterator[None]:
     """Turn what pyarrow says of a broken file into one sentence."""
-    from pyarrow import ArrowException  # type: ignore[import-untyped, unused-ignore]
+    from pyarrow import ArrowException
 
     try:
         yield

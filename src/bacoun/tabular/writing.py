@@ -58,8 +58,8 @@ def _text(opened: ExitStack, raw: IO[bytes], name: str, delimiter: str) -> Write
 
 @contextmanager
 def _parquet(raw: IO[bytes]) -> Iterator[Write]:
-    import pyarrow  # type: ignore[import-untyped, unused-ignore]
-    from pyarrow.parquet import ParquetWriter  # type: ignore[import-untyped, unused-ignore]
+    import pyarrow
+    from pyarrow.parquet import ParquetWriter
 
     writer: Any = None
 

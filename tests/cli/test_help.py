@@ -1,0 +1,64 @@
+"""Every verb explains itself with an example that it understands, and the shell knows the verbs."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bacoun.cli import app, main
+
+BACOUN = Path(sys.executable).with_name("bacoun")
+VERBS = [command.callback.__name__ for command in app.registered_commands]
+ALL = [[verb] for verb in VERBS] + [["data"], ["data", "list"], ["data", "get"]]
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_help_has_an_example_that_the_verb_understands(words, capsys):
+    main([*words, "--help"])
+    text = capsys.readouterr().out
+    example = re.search(r"Example: bacoun (.+?) +\n", text)[1].split()
+    assert example[: len(words)] == words
+    main([*example, "--help"])  # options that do not exist would be refused first
+    assert capsys.readouterr().out != ""
+
+
+def test_the_contents_name_every_verb(capsys):
+    main([])
+    text = capsys.readouterr().out
+    assert [verb for verb in [*VERBS, "data"] if f" {verb} " not in text] == []
+
+
+def completed(words):
+    """What bash is told when Tab is pressed after these words."""
+    environment = os.environ | {
+        "_BACOUN_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    run = subprocess.run([BACOUN], env=environment, capture_output=True, text=True, timeout=120)
+    assert run.stderr == ""
+    return run.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("bacoun re", {"report", "reproduce"}),
+        ("bacoun fit --false", {"--false-alarm"}),
+        ("bacoun reproduce gm", {"gmm"}),
+        ("bacoun data get us", {"usps"}),
+    ],
+)
+def test_tab_completes_verbs_options_and_names(words, expected):
+    assert set(completed(words)) == expected
+
+
+def test_completion_can_be_installed(tmp_path):
+    environment = os.environ | {"HOME": str(tmp_path)}
+    words = [BACOUN, "--install-completion", "bash"]
+    run = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert "bacoun" in (tmp_path / ".bashrc").read_text()
