@@ -39,7 +39,6 @@ from bacoun.training import OnEpoch
 from bacoun.uncertainty import Uncertainty
 from bacoun.validation import checked
 
-
 _TRANSFORMED_AT_ONCE = 8192  # of images, convolutions make much more than what goes in
 
 

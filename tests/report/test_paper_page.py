@@ -7,7 +7,8 @@ import pytest
 
 from bacoun.experiments import Record, load_records, names, read_experiment
 from bacoun.experiments.run import _is_done
-from bacoun.report.paper_page import CLAIMS, FAILS, HOLDS, OPEN, Results, page_text
+from bacoun.report.claims import FAILS, HOLDS, OPEN, Results
+from bacoun.report.paper_page import CLAIMS, page_text
 from bacoun.report.tables import number, spread
 
 ROOT = Path(__file__).parents[2]

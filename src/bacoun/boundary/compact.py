@@ -24,8 +24,9 @@ _SMALLEST_RESIDUAL = 1e-3  # beside the points' own spread, so that a point off 
 class CompactShell(BaseEstimator):
     """Edge points: a flow's shell around the principal components, mapped back to the inputs.
 
-    Up to 128 inputs are taken as they are, and this is a `FlowShell`. Beyond, a point is `mean + code @ basis + residual`. The flows learn the codes; the residual, which the
-    components leave over, is one Gaussian with equal variance in all remaining directions.
+    Up to 128 inputs are taken as they are, and this is a `FlowShell`. Beyond, a point is
+    `mean + code @ basis + residual`. The flows learn the codes; the residual, which the components
+    leave over, is one Gaussian with equal variance in all remaining directions.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bacoun.experiments import Experiment, Record
+from bacoun.report.image_figures import IMAGE_FIGURES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,6 +51,11 @@ def draw_figures(experiment: Experiment, records: list[Record], folder: Path) ->
 Draw = Callable[[Experiment, dict[str, Record], list[Record]], "Figure | None"]
 
 
+def figure_names(experiment: Experiment) -> list[str]:
+    """What the figures of this experiment are called, in alphabetical order."""
+    return sorted(_figures(experiment))
+
+
 def _figures(experiment: Experiment) -> dict[str, Draw]:
     if experiment.study == "pathology":
         return {"logistic": _pathology("logistic"), "naive-bayes": _pathology("naive bayes")}
@@ -57,6 +63,8 @@ def _figures(experiment: Experiment) -> dict[str, Draw]:
         return {"flow": _outlier_flow, "kept": _outlier_kept}
     if experiment.study == "attack":
         return {"points": _attack}
+    if experiment.study in IMAGE_FIGURES:
+        return dict(IMAGE_FIGURES[experiment.study])
     named: dict[str, Draw] = {}
     if "map" in experiment.options:
         named |= {"decomposition": _decomposition, "total": _total, "draws": _draws}

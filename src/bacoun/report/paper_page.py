@@ -8,73 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from bacoun.experiments import Record, load_records, names, read_experiment
-from bacoun.experiments.results import across_seeds
+from bacoun.experiments import Record, read_experiment
+from bacoun.report.claims import OPEN, Claim, Results, listed, verdict
+from bacoun.report.figures import figure_names
+from bacoun.report.image_claims import IMAGE_CLAIMS
 from bacoun.report.tables import markdown_table, number, spread
-from bacoun.uncertainty import rank_correlation
-
-HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be decided"
 
 _BASELINES = ("NLM", "BNN", "MC-Dropout")
 _ARCHITECTURES = ("2 x 64", "4 x 64", "64-64-64-1024", "4 x 512")
-
-
-class Results:
-    """All records, asked by experiment, method and the path of a number."""
-
-    def __init__(self, folder: Path) -> None:
-        self.records = {name: load_records(folder, name) for name in names()}
-
-    def values(self, experiment: str, method: str, path: str) -> np.ndarray:
-        """One value for each seed; KeyError if nothing was measured."""
-        found = across_seeds(self.records[experiment], method, path)
-        if len(found) == 0:
-            raise KeyError(f"{experiment}: no {path} of {method}")
-        return found
-
-    def mean(self, experiment: str, method: str, path: str) -> float:
-        """Mean over seeds."""
-        return float(self.values(experiment, method, path).mean())
-
-    def show(self, experiment: str, method: str, path: str) -> str:
-        """Mean ± standard deviation over seeds."""
-        return spread(self.values(experiment, method, path))
-
-    def likeness(self, experiment: str, method: str, to: str) -> np.ndarray:
-        """Rank correlation of two methods' maps of total uncertainty, for each seed."""
-        maps = {
-            (record.method, record.seed): record.arrays["map total"].astype(float).ravel()
-            for record in self.records[experiment]
-            if "map total" in record.arrays
-        }
-        seeds = sorted(seed for name, seed in maps if name == method and (to, seed) in maps)
-        if not seeds:
-            raise KeyError(f"{experiment}: no maps of {method} and {to}")
-        return np.array([rank_correlation(maps[method, s], maps[to, s]) for s in seeds])
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the paper and the function that weighs it: measured text and verdict."""
-
-    where: str
-    says: str
-    weigh: Callable[[Results], tuple[str, str]]
-    remark: str = ""
-
-
-def verdict(*conditions: bool | np.bool_) -> str:
-    """Holds if all conditions do."""
-    return HOLDS if all(bool(condition) for condition in conditions) else FAILS
-
-
-def _listed(results: Results, experiment: str, path: str, methods: tuple[str, ...]) -> str:
-    return ", ".join(f"{method} {results.show(experiment, method, path)}" for method in methods)
 
 
 def _pathology(r: Results) -> tuple[str, str]:
@@ -115,7 +58,7 @@ def _same_architecture(r: Results) -> tuple[str, str]:
 def _gmm_accuracy(r: Results) -> tuple[str, str]:
     methods = ("BaCOUn", "BaCOUn, paper", "NLM", "BNN", "MC-Dropout", "GP")
     means = [r.mean("gmm", m, "accuracy") for m in methods]
-    text = f"accuracy on 30,000 points: {_listed(r, 'gmm', 'accuracy', methods)}."
+    text = f"accuracy on 30,000 points: {listed(r, 'gmm', 'accuracy', methods)}."
     return text, verdict(max(means) - min(means) <= 0.02)
 
 
@@ -124,7 +67,7 @@ def _gmm_far(r: Results) -> tuple[str, str]:
     text = (
         f"epistemic Out: BaCOUn, paper {r.show('gmm', 'BaCOUn, paper', 'epistemic/out')}; BaCOUn "
         f"{r.show('gmm', 'BaCOUn', 'epistemic/out')}; GP {r.show('gmm', 'GP', 'epistemic/out')}; "
-        f"{_listed(r, 'gmm', 'epistemic/out', _BASELINES)}."
+        f"{listed(r, 'gmm', 'epistemic/out', _BASELINES)}."
     )
     far_below = [r.mean("gmm", m, "epistemic/out") < ours / 5 for m in _BASELINES]
     return text, verdict(r.mean("gmm", "GP", "epistemic/out") > ours / 2, *far_below)
@@ -160,7 +103,7 @@ def _like_gp(r: Results) -> tuple[str, str]:
 
 def _some_directions(r: Results) -> tuple[str, str]:
     text = "smallest epistemic over 200 directions at three radii of the data: " + "; ".join(
-        f"{e}: {_listed(r, e, 'rays/smallest_far', ('BNN', 'BaCOUn'))}" for e in ("gmm", "moons")
+        f"{e}: {listed(r, e, 'rays/smallest_far', ('BNN', 'BaCOUn'))}" for e in ("gmm", "moons")
     )
     bnn = [r.mean(e, "BNN", "rays/smallest_far") for e in ("gmm", "moons")]
     ours = [r.mean(e, "BaCOUn", "rays/smallest_far") for e in ("gmm", "moons")]
@@ -171,8 +114,8 @@ def _increasing(r: Results) -> tuple[str, str]:
     path = "rays/rank_correlation"
     shown = ("BaCOUn", "BaCOUn, paper", *_BASELINES, "GP")
     text = (
-        f"rank correlation of distance and mean epistemic: {_listed(r, 'moons', path, shown)}; "
-        f"mean over rays at three radii: {_listed(r, 'moons', 'rays/mean_far', shown)}."
+        f"rank correlation of distance and mean epistemic: {listed(r, 'moons', path, shown)}; "
+        f"mean over rays at three radii: {listed(r, 'moons', 'rays/mean_far', shown)}."
     )
     rises = {m: r.mean("moons", m, path) >= 0.9 for m in ("BaCOUn", *_BASELINES)}
     high = {m: r.mean("moons", m, "rays/mean_far") > 0.2 for m in ("BaCOUn", *_BASELINES)}
@@ -183,8 +126,8 @@ def _increasing(r: Results) -> tuple[str, str]:
 def _wrong_kind(r: Results) -> tuple[str, str]:
     methods = ("MC-Dropout", "NLM", "BaCOUn")
     text = (
-        f"aleatoric between the moons: {_listed(r, 'moons', 'aleatoric/between', methods)}; "
-        f"epistemic there: {_listed(r, 'moons', 'epistemic/between', methods)}."
+        f"aleatoric between the moons: {listed(r, 'moons', 'aleatoric/between', methods)}; "
+        f"epistemic there: {listed(r, 'moons', 'epistemic/between', methods)}."
     )
     good = [
         r.mean("moons", m, "aleatoric/between") > r.mean("moons", m, "epistemic/between")
@@ -198,7 +141,7 @@ def _wine_auc(r: Results) -> tuple[str, str]:
     methods = ("BaCOUn", "BaCOUn, paper", *_BASELINES, "GP", "Deep ensemble")
     means = {m: r.mean("wine", m, "auc") for m in methods}
     best = max(means, key=lambda m: means[m])
-    text = f"AUC on classes 5 against 7: {_listed(r, 'wine', 'auc', methods)}. Best: {best}."
+    text = f"AUC on classes 5 against 7: {listed(r, 'wine', 'auc', methods)}. Best: {best}."
     return text, verdict(means["BaCOUn, paper"] >= max(means[m] for m in _BASELINES))
 
 
@@ -285,7 +228,7 @@ def _attacked(r: Results) -> tuple[str, str]:
     methods = ("NLM", "MC-Dropout", "Deep ensemble", "GP", "BaCOUn, gate off", "BaCOUn")
     text = (
         "attacked points that pass for familiar (epistemic below 95 % of test points'): "
-        f"{_listed(r, 'attack', 'passes/after', methods)}."
+        f"{listed(r, 'attack', 'passes/after', methods)}."
     )
     nlm, ours = (r.mean("attack", m, "passes/after") for m in ("NLM", "BaCOUn"))
     return text, verdict(nlm > 0.5, ours < 0.2)
@@ -305,8 +248,8 @@ def _split(r: Results) -> tuple[str, str]:
 def _outliers(r: Results) -> tuple[str, str]:
     methods = ("Flow", "Isolation forest", "Local outlier factor")
     text = (
-        f"AUROC of the outliers: {_listed(r, 'outliers', 'auroc', methods)}; precision of "
-        f"the removed 200: {_listed(r, 'outliers', 'precision_of_removed', methods)}."
+        f"AUROC of the outliers: {listed(r, 'outliers', 'auroc', methods)}; precision of "
+        f"the removed 200: {listed(r, 'outliers', 'precision_of_removed', methods)}."
     )
     return text, verdict(r.mean("outliers", "Flow", "auroc") > 0.9)
 
@@ -387,6 +330,7 @@ CLAIMS = (
         _split,
     ),
     Claim("appendix H", "The flow's density ranks outliers reliably.", _outliers),
+    *IMAGE_CLAIMS,
 )
 
 
@@ -422,10 +366,10 @@ def _weigh(claim: Claim, results: Results) -> tuple[str, str]:
 
 def _table_of(name: str, records: list[Record], folder: Path, page: Path) -> list[str]:
     experiment = read_experiment(name)
-    figures = sorted((folder / "figures").glob(f"{name}-*.png"))
+    drawn = [folder / "figures" / f"{name}-{figure}.png" for figure in figure_names(experiment)]
     text = [f"### {experiment.title}", "", f"`bacoun reproduce {name}`", ""]
     text += [markdown_table(experiment, records)]
-    for figure in figures:
+    for figure in filter(Path.exists, drawn):
         text += [f"![{figure.stem}]({_relative(figure, page.parent)})", ""]
     return text
 

@@ -54,7 +54,7 @@ def scores(model: Any, images: np.ndarray) -> dict[str, np.ndarray]:
         return model.uncertainty(images).parts()
     answers = model.evaluate(images)
     found = {part: getattr(answers, part) for part in PARTS}
-    if answers.ood_probability is not None:
+    if answers.ood_probability is not None and answers.log_density is not None:
         found |= {"p_ood": answers.ood_probability, "rarity": -answers.log_density}
     return found
 
@@ -97,14 +97,14 @@ def rotations(experiment: Experiment, method: str, seed: int) -> Measured:
     arrays: dict[str, np.ndarray] = {"angles": _ANGLES.astype(np.int16)}
     for digit in experiment.options["digits"]:
         upright = typical(data, digit, experiment.options["n_images"])
-        turned = np.concatenate([rotated(upright, angle) for angle in _ANGLES])
+        turned = np.concatenate([rotated(upright, float(angle)) for angle in _ANGLES])
         winners, parts = _asked(model, turned, len(_ANGLES))
         arrays |= {f"{part} {digit}": value for part, value in parts.items()}
         arrays[f"winners {digit}"] = winners[:, 0].astype(np.uint8)
         arrays[f"images {digit}"] = as_bytes(turned[:: len(upright)])
         for part in ("aleatoric", "epistemic"):
             mean = parts[part].mean(axis=1)
-            at = {f"at {angle}": float(mean[_ANGLES == angle][0]) for angle in (0, 90, 180, 270)}
+            at = {f"at {angle}": float(mean[angle == _ANGLES][0]) for angle in (0, 90, 180, 270)}
             numbers.setdefault(part, {})[str(digit)] = {**at, "largest": float(mean.max())}
         numbers.setdefault("read as a 6 at 180", {})[str(digit)] = float(
             (winners[_ANGLES == 180] == 6).mean()

@@ -133,9 +133,7 @@ def _published() -> VAE | None:
     return vae.eval()
 
 
-def paths_between(
-    vae: VAE, data: Dataset, first: int, last: int
-) -> tuple[np.ndarray, np.ndarray]:
+def paths_between(vae: VAE, data: Dataset, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
     """Codes (21, 2) and images (21, 28, 28) on the line from the middle of one digit to another's.
 
     The middle is the median of the codes of test images; a choice by rule, not by eye.
