@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bacoun.experiments import Experiment, Record, names, read_experiment
+from bacoun.experiments import Experiment, Record, missing_files, names, read_experiment
 
 if TYPE_CHECKING:
     from bacoun.experiments.run import OnRecord
@@ -45,6 +45,12 @@ def reproduce(
     folder = results / "quick" if quick else results
     for each in names() if name == "all" else [name]:
         experiment = read_experiment(each, quick=quick, n_seeds=seeds)
+        lacking = missing_files(experiment) if name == "all" else []
+        if lacking:
+            typer.echo(
+                f"{each}: left out, {' and '.join(lacking)} not here; see bacoun data", err=True
+            )
+            continue
         with _progress(each) as on_record:
             records = run_experiment(experiment, folder, n_jobs=jobs, on_record=on_record)
         _show(experiment, records, folder)

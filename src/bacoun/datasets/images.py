@@ -20,6 +20,7 @@ from bacoun.datasets.sources import (
 )
 
 Pair = tuple[np.ndarray, np.ndarray]
+OTHERS = ("emnist-balanced", "emnist-letters", "usps", "cifar10")
 _SIDE = 28
 _DIGITS_TRAIN = 1297  # and 500 to test with, in the order of the file
 _LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601
@@ -121,7 +122,7 @@ def load_mnist(
     *,
     n_train: int = 60_000,
     n_left_out: int = 0,
-    others: Sequence[str] = ("emnist-balanced", "emnist-letters", "usps", "cifar10"),
+    others: Sequence[str] = OTHERS,
     n_asked: int = 2000,
     random_state: int = 0,
 ) -> Dataset:

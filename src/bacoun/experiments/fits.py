@@ -21,6 +21,7 @@ from bacoun.experiments.schema import Experiment
 
 # What decides a fit besides its settings; after a change to any of it, fits are made anew.
 _CODE = ("boundary", "features", "posterior", "baselines", "datasets")
+_ONLY_ASKED = {"others", "n_asked"}  # settings of a data set that change no training image
 _FILES = ("classifier.py", "estimator.py", "training.py", "presets.py", "randomness.py")
 
 
@@ -29,7 +30,8 @@ def fitted(experiment: Experiment, method: str, seed: int, data: Dataset) -> tup
 
     A fit of BaCOUn that was interrupted goes on where it was.
     """
-    settings = [experiment.dataset, experiment.methods[method], seed, _code_digest()]
+    learned = {k: v for k, v in experiment.dataset.items() if k not in _ONLY_ASKED}
+    settings = [learned, experiment.methods[method], seed, _code_digest()]
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:20]
     path = cache_folder() / "fits" / f"{key}.joblib"
     if path.exists():

@@ -45,9 +45,10 @@ def run_experiment(
     done = len(tasks) - len(missing)
     if on_record is not None:
         on_record(done, len(tasks), "")
+    n_jobs = min(n_jobs, max(1, len(missing)))
     run = delayed(_run_one)
-    results = Parallel(n_jobs=min(n_jobs, max(1, len(missing))), return_as="generator_unordered")(
-        run(experiment, folder, *task) for task in missing
+    results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
+        run(experiment, folder, *task, alone=n_jobs == 1) for task in missing
     )
     for label in results:
         done += 1
@@ -57,8 +58,11 @@ def run_experiment(
     return [r for r in load_records(folder, experiment.name) if (r.method, r.seed) in wanted]
 
 
-def _run_one(experiment: Experiment, folder: Path, method: str, seed: int) -> str:
-    torch.set_num_threads(1)
+def _run_one(
+    experiment: Experiment, folder: Path, method: str, seed: int, alone: bool = False
+) -> str:
+    if not alone:
+        torch.set_num_threads(1)
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)

@@ -16,6 +16,9 @@ from dataclasses import dataclass, fields
 from importlib.resources import files
 from typing import Any
 
+from bacoun.datasets.images import OTHERS
+from bacoun.datasets.sources import locate
+
 Table = dict[str, Any]
 
 
@@ -99,6 +102,14 @@ def parse_experiment(
         **({"name": name, "options": {}, "published": {}} | table),
         quick=quick,
     )
+
+
+def missing_files(experiment: Experiment) -> list[str]:
+    """Data sets the experiment needs that are not on this machine yet."""
+    if experiment.dataset["kind"] != "mnist":
+        return []  # the others are drawn, or come with the package
+    needed = ["mnist", *experiment.dataset.get("others", OTHERS)]
+    return [name for name in needed if locate(name) is None]
 
 
 def merged(below: Table, above: Table) -> Table:
