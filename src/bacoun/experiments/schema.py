@@ -60,6 +60,7 @@ _ORDER = (
     "mnist-choice",
     "mnist",
     "mnist-full",
+    "mnist-paper",
     "mnist-examples",
     "mnist-rotations",
     "mnist-noise",
