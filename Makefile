@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup demo browser test lint bench reproduce clean
+.PHONY: setup demo browser test lint docs bench reproduce clean
 
 setup: $(VENV)/installed
 
@@ -43,6 +43,10 @@ lint: setup
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
+# The site in site/, warnings are errors. The variable keeps the theme from speaking of its successor.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 bench: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/requirements.txt
 	$(BIN)/python -m benchmarks
@@ -52,4 +56,4 @@ reproduce: setup
 	$(BIN)/bacoun reproduce all --jobs 2 --page docs/paper.md
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site
