@@ -60,15 +60,8 @@ def regions(
 
 def quality(model: Any, data: Dataset) -> dict[str, float]:
     """Accuracy, AUC, calibration error and log loss on test points."""
-    probabilities = model.predict_proba(data.test_points)
     index = np.searchsorted(model.classes_, data.test_labels)
-    of_one = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
-    found = {
-        "accuracy": float((probabilities.argmax(axis=1) == index).mean()),
-        "auc": float(roc_auc_score(index, of_one, multi_class="ovr")),
-        "ece": expected_calibration_error(probabilities, index),
-        "nll": negative_log_likelihood(probabilities, index),
-    }
+    found = quality_of(model.predict_proba(data.test_points), index)
     if isinstance(model, BaCOUnClassifier) and model.boundary_ is not None:
         # "Mitigated": what the K+1 network alone loses to its extra class.
         network = model.region_proba(data.test_points)
@@ -77,6 +70,17 @@ def quality(model: Any, data: Dataset) -> dict[str, float]:
             "network_rejects": float((network.argmax(axis=1) == len(model.classes_)).mean()),
         }
     return found
+
+
+def quality_of(probabilities: np.ndarray, index: np.ndarray) -> dict[str, float]:
+    """Accuracy, AUC, calibration error and log loss, from probabilities and numbers of classes."""
+    of_one = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
+    return {
+        "accuracy": float((probabilities.argmax(axis=1) == index).mean()),
+        "auc": float(roc_auc_score(index, of_one, multi_class="ovr")),
+        "ece": expected_calibration_error(probabilities, index),
+        "nll": negative_log_likelihood(probabilities, index),
+    }
 
 
 def by_region(model: Any, data: Dataset, *, split: bool) -> dict[str, Any]:
