@@ -120,6 +120,18 @@ def test_density_integrates_to_one_in_the_plane(flow_settings):
     assert float(mass) == pytest.approx(1.0, abs=5e-3)
 
 
+@gallery
+@given(dimension=dimensions, seed=seeds)
+@settings(deadline=None, max_examples=8)
+def test_the_quick_density_is_that_of_the_module(flow_settings, dimension, seed):
+    points = cloud(dimension, seed)
+    flow = in_float64(fitted(points, seed, flow_settings))
+    points = points.double() * 1.5
+    standard = (points - flow.center_) / flow.scale_
+    expected = flow.module_().log_prob(standard).detach() - flow.scale_.log().sum()
+    torch.testing.assert_close(flow.log_prob(points), expected)
+
+
 def test_density_of_the_plain_gaussian_is_known():
     points = cloud(3, 0)
     flow = in_float64(fitted(points, flow_settings={"blocks": 0}))

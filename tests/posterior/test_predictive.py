@@ -1,3 +1,4 @@
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,15 +33,26 @@ def test_steep_points_among_others_change_nothing_for_either():
         assert torch.equal(entropy[i], alone[1][0])
 
 
-def test_slices_of_a_product_give_the_same_moments(monkeypatch):
+def test_of_two_classes_neither_becomes_impossible():
+    logits = torch.tensor([[[-50.0] * 3], [[50.0] * 3]])
+    mean, entropy = moments_against_last(logits.clone())
+    expected = torch.tensor([50.0]).double().neg().exp().float()
+    torch.testing.assert_close(mean[0, 0], expected[0], rtol=1e-5, atol=0)
+    torch.testing.assert_close(mean[1, 1], expected[0], rtol=1e-5, atol=0)
+    assert entropy.abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("n_columns", [1, 2])
+def test_slices_of_a_product_give_the_same_moments(monkeypatch, n_columns):
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(70, 5, generator=generator, dtype=torch.float64)
-    weights = torch.randn(5, 2 * 30, generator=generator, dtype=torch.float64)
-    whole = moments_of_product(points, weights, 2)
+    weights = torch.randn(5, n_columns * 30, generator=generator, dtype=torch.float64)
+    whole = moments_of_product(points, weights, n_columns)
     monkeypatch.setattr("bacoun.posterior.predictive._SLICE_ELEMENTS", 1000)
-    for one, other in zip(whole, moments_of_product(points, weights, 2), strict=True):
+    monkeypatch.setattr("bacoun.posterior.predictive._SMALL_SLICE_ELEMENTS", 300)
+    for one, other in zip(whole, moments_of_product(points, weights, n_columns), strict=True):
         torch.testing.assert_close(one, other)
-    logits = (points @ weights).unflatten(1, (2, 30))
+    logits = (points @ weights).unflatten(1, (n_columns, 30))
     torch.testing.assert_close(whole[0], softmax_against_last(logits).mean(dim=0))
 
 

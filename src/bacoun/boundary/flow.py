@@ -21,6 +21,8 @@ from bacoun.training import History, OnEpoch, train
 
 State = dict[str, Any]
 
+_STEEPEST = -math.log(1e-3)  # zuko bounds the log scale of a coupling by this
+
 
 @contextmanager
 def _unvalidated() -> Iterator[None]:
@@ -135,10 +137,35 @@ class Flow:
     @torch.no_grad()
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D), in nats; -inf where the flow overflows."""
-        with _unvalidated():
-            value: Tensor = self.module_().log_prob((points - self.center_) / self.scale_)
+        standard = (points - self.center_) / self.scale_
+        if self.blocks > 0 and points.shape[1] > 1 and not self.batch_norm:
+            value = self._log_prob_of_couplings(standard)
+        else:
+            with _unvalidated():
+                value = self.module_().log_prob(standard)
         value = value - self.scale_.log().sum()
         return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+
+    def _log_prob_of_couplings(self, standard: Tensor) -> Tensor:
+        """The same as the module's, in half the time: for millions of points.
+
+        Masks are checkered and take turns, so that even and odd coordinates never need to be put
+        together again. Points stand in columns: all that is done to a half runs along memory.
+        """
+        halves = [standard[:, 0::2].T.contiguous(), standard[:, 1::2].T.contiguous()]
+        log_det = standard.new_zeros(len(standard))
+        for turn, coupling in enumerate(self.module_.transform.transforms):
+            kept, moved = halves if turn % 2 == 0 else halves[::-1]
+            *hidden, last = list(coupling.hyper)[::2]  # between them, ReLU
+            for layer in hidden:
+                kept = torch.addmm(layer.bias[:, None], layer.weight, kept).relu_()
+            shift = torch.addmm(last.bias[0::2, None], last.weight[0::2], kept)
+            scale = torch.addmm(last.bias[1::2, None], last.weight[1::2], kept)
+            log_scale = scale.div_(scale.abs().div_(_STEEPEST).add_(1))
+            log_det += log_scale.sum(dim=0)
+            moved.mul_(log_scale.exp()).add_(shift)
+        squares = sum(half.square().sum(dim=0) for half in halves)
+        return log_det - 0.5 * (squares + standard.shape[1] * math.log(2 * math.pi))
 
     def _transform(self) -> Any:
         return self.module_.transform()

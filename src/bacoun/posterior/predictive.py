@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# Points are taken in slices whose logits stay in the processor's cache.
-_SLICE_ELEMENTS = 1 << 20
+# Points are taken in slices whose logits stay in the processor's cache: in its large one for a
+# matrix product, which reads all weights again for each; what is made of two classes, in its small
+# one.
+_SLICE_ELEMENTS, _SMALL_SLICE_ELEMENTS = 1 << 20, 1 << 18
 
 # Matrix products run half as fast again when their columns come in eights.
 _EIGHT = 8
@@ -37,15 +39,21 @@ def moments_of_product(points: Tensor, weights: Tensor, n_columns: int) -> tuple
     n_columns : int
         K-1.
     """
-    rows = min(len(points), max(16, _SLICE_ELEMENTS // weights.shape[1]))
-    workspace = Workspace(points.new_empty(0), rows, n_columns, weights.shape[1] // n_columns)
+    rows, few = (max(16, size // weights.shape[1]) for size in _slices(n_columns))
+    logits = points.new_empty(min(rows, len(points)), weights.shape[1])
+    workspace = Workspace(logits, min(few, len(points)), n_columns, weights.shape[1] // n_columns)
     means, entropies = [], []
-    for part in points.split(max(1, rows)):
-        logits = torch.mm(part, weights, out=workspace.logits[: len(part)])
-        mean, entropy = moments_against_last(logits.unflatten(1, (n_columns, -1)), workspace)
-        means.append(mean)
-        entropies.append(entropy)
+    for part in points.split(rows):
+        product = torch.mm(part, weights, out=logits[: len(part)])
+        for some in product.unflatten(1, (n_columns, -1)).split(few):
+            mean, entropy = moments_against_last(some, workspace)
+            means.append(mean)
+            entropies.append(entropy)
     return torch.cat(means).double(), torch.cat(entropies).double()
+
+
+def _slices(n_columns: int) -> tuple[int, int]:
+    return _SLICE_ELEMENTS, _SMALL_SLICE_ELEMENTS if n_columns == 1 else _SLICE_ELEMENTS
 
 
 class Predictive:
@@ -124,17 +132,17 @@ class Predictive:
 
 
 class Workspace:
-    """Memory for the logits of a slice and what is made of them; fresh memory costs as much as exp.
+    """Memory for what is made of the logits of a slice; fresh memory costs as much as exp.
 
     Attributes
     ----------
-    logits, exponentials : Tensor of shape (rows, (K-1) S)
+    exponentials : Tensor of shape (rows, (K-1) S)
     total, last : Tensor of shape (rows, S)
     """
 
     def __init__(self, like: Tensor, rows: int, n_columns: int, n_draws: int) -> None:
-        self.logits, self.exponentials = like.new_empty(2, rows, n_columns * n_draws)
         self.total, self.last = like.new_empty(2, rows, n_draws)
+        self.exponentials = like.new_empty(rows, n_columns * n_draws if n_columns > 1 else 0)
 
 
 def moments_against_last(
@@ -145,6 +153,8 @@ def moments_against_last(
     Overwrites the logits. The last class has logit 0, so that it costs no exp of its own.
     """
     workspace = workspace or Workspace(logits, *logits.shape)
+    if logits.shape[1] == 1:
+        return _moments_of_two(logits[:, 0], workspace)
     low, high = logits.aminmax()
     if max(-float(low), float(high)) <= _SAFE:
         return _moments(logits, workspace, False)
@@ -157,6 +167,22 @@ def moments_against_last(
     mean, entropy = _moments(logits, workspace, False)
     mean[steep], entropy[steep] = _moments(apart, Workspace(apart, *apart.shape), True)
     return mean, entropy
+
+
+def _moments_of_two(logits: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
+    """The same for two classes and logits (N, S), in fewer passes through memory.
+
+    Logits that are too large for exp may be cut: the probability there is 0 or 1 to the last digit.
+    """
+    n_points = len(logits)
+    first, last = workspace.total[:n_points], workspace.last[:n_points]
+    torch.exp(logits.clamp_(-_SAFE, _SAFE), out=first)
+    torch.add(first, 1, out=last).reciprocal_()
+    first.mul_(last)
+    mean = torch.stack([first.mean(dim=1), last.mean(dim=1)], dim=1)
+    # H = -log p_2 - p_1 z: a logit is the difference of two logarithms.
+    energy = torch.linalg.vecdot(first, logits) / logits.shape[1]
+    return mean, -last.log_().mean(dim=1) - energy
 
 
 def _moments(logits: Tensor, workspace: Workspace, steep: bool) -> tuple[Tensor, Tensor]:
