@@ -1,7 +1,7 @@
-"""Run the benchmark parts that the record lacks, then print the tables and draw the chart.
+"""Run the benchmark parts that the records lack, then print the tables and draw the chart.
 
     python -m benchmarks            all parts
-    python -m benchmarks samplers   one part
+    python -m benchmarks samplers   one part; deferral and scoring have records of their own
 
 Each measurement runs in a process of its own, so that peak memory is its own and a sampler that
 exceeds twenty minutes can be stopped.
@@ -26,6 +26,7 @@ import torch
 from bacoun.posterior import HMC, Laplace, MeanField
 from bacoun.posterior.diagnostics import chain_statistics
 from bacoun.uncertainty import decompose
+from benchmarks import deferral, scoring
 from benchmarks.heads import Head, gmm_head, mnist_size_head, synthetic_head, wine_head
 from benchmarks.samplers import SAMPLERS
 
@@ -36,6 +37,7 @@ CAP_SECONDS = 20 * 60
 GROWTH = (1_000, 10_000, 100_000)
 
 
+STUDIES = {"deferral": deferral.main, "scoring": scoring.main}
 BUILD = {"gmm": gmm_head, "wine": wine_head, "mnist-size": mnist_size_head}
 
 
@@ -254,6 +256,18 @@ def _installed(name: str) -> str | None:
 
 def main(parts: list[str]) -> None:
     """Measure what is missing and show everything."""
+    known = {name.split("/")[0] for name in tasks()} | STUDIES.keys()
+    if unknown := set(parts) - known:
+        sys.exit(f"parts must be of {', '.join(sorted(known))}; got {', '.join(sorted(unknown))}.")
+    if not parts or set(parts) - STUDIES.keys():
+        measure_posterior(parts)
+    for name, study in STUDIES.items():
+        if not parts or name in parts:
+            study()
+
+
+def measure_posterior(parts: list[str]) -> None:
+    """Measure what is missing of the named parts, or of all, and show everything."""
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {"runs": {}}
     measured_with = record.get("versions", {})
     names = ("bacoun", "torch", "nutpie", "numpyro", "blackjax", "jax", "pyro-ppl")

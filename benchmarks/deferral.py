@@ -1,4 +1,4 @@
-"""The promises of deferral over 200 random splits; writes benchmarks/deferral.json.
+"""The promises of deferral over 200 random splits; writes benchmarks/deferral.json, if not there.
 
 GMM task: one model, fitted once, and a pool of fresh labelled points, scored once. Each split draws
 calibration points from the pool, calibrates a rule, and judges it on all points that are left. Then
@@ -145,7 +145,14 @@ def simulate(chance: Callable[[np.ndarray], np.ndarray], n_splits: int = 2000) -
 
 
 def main() -> None:
-    """Fit, judge, print and record."""
+    """Fit, judge and record, unless that was done; then print."""
+    if not RECORD.exists():
+        RECORD.write_text(json.dumps(measure(), indent=1) + "\n")
+    show(json.loads(RECORD.read_text()))
+
+
+def measure() -> dict[str, Any]:
+    """The whole record."""
     model = BaCOUnClassifier(random_state=0).fit(*gaussian_mixture(500, 0))
     pool = Pool.scored(model, *gaussian_mixture(33_000, np.random.default_rng(99)))
     out = gaussian_mixture_regions()["out"]
@@ -157,8 +164,8 @@ def main() -> None:
         for max_error in MAX_ERRORS
         for per_class in (False, True)
     }
-    record: dict[str, Any] = {
-        "command": ".venv/bin/python benchmarks/deferral.py",
+    return {
+        "command": "python -m benchmarks deferral",
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("bacoun", "torch", "numpy", "scipy")},
         "splits": N_SPLITS,
@@ -167,8 +174,6 @@ def main() -> None:
         "prediction sets": judge_sets(pool),
         "known truth": {name: simulate(chance) for name, chance in TRUTHS.items()},
     }
-    RECORD.write_text(json.dumps(record, indent=1) + "\n")
-    show(record)
 
 
 def show(record: dict[str, Any]) -> None:

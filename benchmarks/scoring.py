@@ -1,9 +1,10 @@
-"""Two million rows of 20 columns through `evaluate`; writes benchmarks/scoring.json.
+"""Two million rows of 20 columns, scored; writes what benchmarks/scoring.json lacks.
 
-    python -m benchmarks.scoring
+    python -m benchmarks scoring
 
 A model with default settings is fitted to 2000 rows; the rows to score lie around the training set,
-some close and some far. Scoring runs in a process of its own, so that peak memory is its own.
+some close and some far. They go through `evaluate`, and as a Parquet file through `bacoun predict`.
+Each runs in a process of its own, so that peak memory is its own.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.datasets import make_classification
 
 from bacoun import BaCOUnClassifier
+from bacoun.tabular import TableModel
 
 N_TRAIN, N_ROWS, N_COLUMNS = 2000, 2_000_000, 20
 N_COMPARED = 20_000
@@ -64,16 +67,23 @@ def score(model: BaCOUnClassifier, rows: np.ndarray) -> dict[str, Any]:
     processor = time.process_time() - processor
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
-        "rows_per_second": round(len(rows) / seconds),
-        "seconds": round(seconds, 1),
-        "processor_microseconds_per_row": round(1e6 * processor / len(rows), 1),
-        "rows_per_second_if_both_cores_were_free": round(2 * len(rows) / processor),
-        "load_of_the_machine_before": round(load, 1),
-        "measured_on_a_busy_machine": load > 1,
+        **rates(seconds, processor, load),
         "peak_megabytes": round(peak / 1024),
         "megabytes_before_scoring": round(memory_before / 1024),
         "largest_difference_from_float64": differences(model, rows[:N_COMPARED], evaluation),
         "processor_microseconds_per_row_by_part": parts(model, rows),
+    }
+
+
+def rates(seconds: float, processor: float, load: float) -> dict[str, Any]:
+    """Speed of a run over all rows, and what other work on the machine may have cost it."""
+    return {
+        "rows_per_second": round(N_ROWS / seconds),
+        "seconds": round(seconds, 1),
+        "processor_microseconds_per_row": round(1e6 * processor / N_ROWS, 1),
+        "rows_per_second_if_both_cores_were_free": round(2 * N_ROWS / processor),
+        "load_of_the_machine_before": round(load, 1),
+        "measured_on_a_busy_machine": load > 1,
     }
 
 
@@ -120,26 +130,45 @@ def best_of(function: Callable[[], Any], n: int = 20) -> float:
     return min(seconds)
 
 
-def measure(n_classes: int) -> dict[str, Any]:
+def measure_evaluate(n_classes: int, folder: str) -> dict[str, Any]:
     """Fit here, score in a fresh process."""
+    model = BaCOUnClassifier(random_state=0).fit(*training_set(n_classes))
+    model.save(Path(folder) / "model")
+    command = [sys.executable, "-m", "benchmarks.scoring", f"{folder}/model", str(n_classes)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {"directions": model.posterior_.reduction_.basis.shape[1], **json.loads(answer)}
+
+
+def measure_predict(n_classes: int, folder: str) -> dict[str, Any]:
+    """Fit here, then run the command on a file, start and all."""
     points, labels = training_set(n_classes)
-    with tempfile.TemporaryDirectory() as folder:
-        model = BaCOUnClassifier(random_state=0).fit(points, labels)
-        model.save(Path(folder) / "model")
-        directions = model.posterior_.reduction_.basis.shape[1]
-        command = [sys.executable, "-m", "benchmarks.scoring", f"{folder}/model", str(n_classes)]
-        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {"classes": n_classes, "directions": directions, **json.loads(answer)}
+    names = [f"column {i}" for i in range(N_COLUMNS)]
+    table = pd.DataFrame(points, columns=names).assign(label=labels)
+    TableModel.fit(table, "label").save(Path(folder) / "model")
+    pd.DataFrame(rows_around(points, N_ROWS), columns=names).to_parquet(f"{folder}/rows.parquet")
+    words = [
+        "predict",
+        f"{folder}/model",
+        f"{folder}/rows.parquet",
+        "--out",
+        f"{folder}/out.parquet",
+    ]
+    load, started = os.getloadavg()[0], time.perf_counter()
+    process = subprocess.Popen([Path(sys.executable).with_name("bacoun"), *words])
+    _, status, used = os.wait4(process.pid, 0)
+    if status != 0:
+        raise RuntimeError("bacoun predict failed.")
+    speed = rates(time.perf_counter() - started, used.ru_utime + used.ru_stime, load)
+    return {**speed, "peak_megabytes": round(used.ru_maxrss / 1024)}
+
+
+WAYS = {"evaluate": measure_evaluate, "bacoun predict": measure_predict}
 
 
 def main() -> None:
-    if len(sys.argv) == 3:
-        model, n_classes = BaCOUnClassifier.load(sys.argv[1]), int(sys.argv[2])
-        rows = rows_around(training_set(n_classes)[0], N_ROWS)
-        print(json.dumps(score(model, rows)))
-        return
+    """Measure what the record lacks, and print it all."""
     record = {
-        "command": "python -m benchmarks.scoring",
+        "command": "python -m benchmarks scoring",
         "rows": N_ROWS,
         "columns": N_COLUMNS,
         "training_rows": N_TRAIN,
@@ -149,11 +178,35 @@ def main() -> None:
             "python": platform.python_version(),
             **{name: version(name) for name in ("bacoun", "torch", "numpy", "zuko")},
         },
-        "measured": [measure(n_classes) for n_classes in CLASSES],
+        "measured": {},
     }
-    RECORD.write_text(json.dumps(record, indent=1) + "\n")
-    print(json.dumps(record, indent=1))
+    if RECORD.exists():
+        record = json.loads(RECORD.read_text())
+    for way, measure in WAYS.items():
+        for n_classes in CLASSES:
+            name = f"{way}, {n_classes} classes"
+            if name not in record["measured"]:
+                print(f"measuring {name}", file=sys.stderr, flush=True)
+                with tempfile.TemporaryDirectory() as folder:
+                    record["measured"][name] = measure(n_classes, folder)
+                RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    show(record)
+
+
+def show(record: dict[str, Any]) -> None:
+    """Print a line for each way."""
+    for name, found in record["measured"].items():
+        busy = ", on a busy machine" if found["measured_on_a_busy_machine"] else ""
+        print(
+            f"scoring: {name:<28}{found['rows_per_second']:>8,} rows/s{busy}, "
+            f"{found['processor_microseconds_per_row']} processor microseconds a row, "
+            f"{found['peak_megabytes']:,} MB"
+        )
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) == 3:
+        scored = BaCOUnClassifier.load(sys.argv[1])
+        print(json.dumps(score(scored, rows_around(training_set(int(sys.argv[2]))[0], N_ROWS))))
+    else:
+        main()

@@ -83,6 +83,13 @@ def test_parquet_keeps_its_types(predict, folder, tmp_path):
     assert after.select(before.column_names).equals(before.replace_schema_metadata())
 
 
+def test_parquet_has_no_dictionary_of_measurements(predict):
+    group = pq.ParquetFile(predict("new.parquet", "out.parquet")).metadata.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    kept = {each.path_in_schema for each in columns if each.has_dictionary_page}
+    assert kept == {"prediction", "decision", "reason"}
+
+
 def test_cells_stay_as_they_were_written(predict, folder, tmp_path):
     lines = (folder / "new.csv").read_text().splitlines()[:3]
     new = tmp_path / "new.csv"

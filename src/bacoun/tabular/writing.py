@@ -60,6 +60,7 @@ def _text(opened: ExitStack, raw: IO[bytes], name: str, delimiter: str) -> Write
 def _parquet(raw: IO[bytes]) -> Iterator[Write]:
     import pyarrow
     from pyarrow.parquet import ParquetWriter
+    from pyarrow.types import is_floating
 
     writer: Any = None
 
@@ -67,7 +68,9 @@ def _parquet(raw: IO[bytes]) -> Iterator[Write]:
         nonlocal writer
         table = pyarrow.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
         if writer is None:
-            writer = ParquetWriter(raw, table.schema)
+            # Measurements hardly ever repeat: a dictionary of them takes time, and more room.
+            few = [each.name for each in table.schema if not is_floating(each.type)]
+            writer = ParquetWriter(raw, table.schema, use_dictionary=few)
         writer.write_table(table.cast(writer.schema))
 
     try:
