@@ -28,7 +28,7 @@ def test_the_shell_lines_of_the_readme_lead_from_a_table_to_decisions_and_a_repo
     blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     lines = next(block for block in blocks if "bacoun fit" in block)
     assert lines.count("\nbacoun ") == 3
-    quick = lines.replace("bacoun fit", "bacoun fit --quick")  # as they stand they take a minute
+    quick = lines.replace("bacoun fit", "bacoun fit --quick")  # without, half a minute
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     run = subprocess.run(
         ["bash", "-euc", quick],
