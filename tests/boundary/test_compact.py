@@ -18,7 +18,7 @@ from bacoun.posterior import Laplace
 from bacoun.randomness import seeded
 
 QUICK = {"blocks": 2, "hidden": 8, "epochs": 3, "learning_rate": 1e-2, "patience": None}
-RESIDUALS = pytest.mark.parametrize("residual", ["drawn", None])
+RESIDUALS = pytest.mark.parametrize("residual", [1.0, 0.5, 0.0])
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -87,7 +87,7 @@ def test_the_basis_is_orthonormal_and_spans_the_plane_of_largest_variance(n_poin
 def test_without_clipping_and_residual_the_edge_is_the_shell_of_the_compact_space():
     points, labels = plane(400, 20)
     boundary = compact(
-        points, labels, blocks=0, per_class=False, clip=False, residual=None, factors=(1.0, 1.3)
+        points, labels, blocks=0, per_class=False, clip=False, residual=0.0, factors=(1.0, 1.3)
     )
     edge = boundary.sample(200, generator=generator())
     codes = (edge - boundary.mean_) @ boundary.basis_.T
@@ -102,7 +102,7 @@ def test_without_clipping_and_residual_the_edge_is_the_shell_of_the_compact_spac
 
 def test_drawn_residuals_are_those_of_training_points():
     points, labels = plane(60, 10)
-    boundary = compact(points, labels, clip=False)
+    boundary = compact(points, labels, clip=False, residual=1.0)
     edge = boundary.sample(500, generator=generator())
     own = points - boundary.mean_
     own = own - own @ boundary.basis_.T @ boundary.basis_
@@ -111,6 +111,14 @@ def test_drawn_residuals_are_those_of_training_points():
     nearest = torch.cdist(drawn, own).min(dim=1)
     assert nearest.values.max() < 1e-3
     assert len(nearest.indices.unique()) > 50
+
+
+def test_the_share_of_edge_points_with_a_residual_is_the_one_asked_for():
+    points, labels = plane(60, 10)
+    boundary = compact(points, labels, clip=False, residual=0.3)
+    drawn = boundary.sample(2000, generator=generator()) - boundary.mean_
+    left = (drawn - drawn @ boundary.basis_.T @ boundary.basis_).norm(dim=1)
+    assert float((left > 1e-3).float().mean()) == pytest.approx(0.3, abs=0.05)
 
 
 def test_log_prob_is_the_known_gaussian_where_the_flow_is_one():
@@ -198,7 +206,8 @@ def test_on_epoch_counts_through_all_flows():
     ("bad", "sentence"),
     [
         ({"n_components": 0}, r"n_components must be at least 1; got 0"),
-        ({"residual": "some"}, r"residual must be 'drawn' or None; got 'some'"),
+        ({"residual": "some"}, r"residual must be a share from 0 to 1; got 'some'"),
+        ({"residual": 1.5}, r"residual must be a share from 0 to 1; got 1\.5"),
         ({"mass": 1.0}, r"mass must lie between 0 and 1; got 1\.0"),
     ],
 )

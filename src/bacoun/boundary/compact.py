@@ -37,9 +37,10 @@ class CompactShell(BaseEstimator):
         One shell for each factor of the inner radius. None: 1.0, and in a compact space 1.3 too.
     clip : bool
         Keep each input of an edge point within its range in the data.
-    residual : "drawn" or None
-        What an edge point has outside the compact space: the residual of some training point, or
-        nothing. With nothing, a network can tell edge from data by smoothness alone.
+    residual : float
+        Share of the edge points that have the residual of some training point outside the compact
+        space; the others have none. With none at all, a network can tell edge from data by
+        smoothness alone; with all of them, it learns nothing about points that are too smooth.
         Inputs left as they are have no residual, and are not clipped.
     radii, mass, per_class, drop_overlap, blocks, hidden, batch_norm, jitter, epochs, batch_size, \
 learning_rate, l2, patience, n_jobs
@@ -52,7 +53,7 @@ learning_rate, l2, patience, n_jobs
         n_components: int | Literal["auto"] = "auto",
         factors: Sequence[float] | None = None,
         clip: bool = True,
-        residual: Literal["drawn"] | None = "drawn",
+        residual: float = 0.5,
         radii: tuple[float, float] | None = None,
         mass: float = 0.99,
         per_class: bool = True,
@@ -99,8 +100,8 @@ learning_rate, l2, patience, n_jobs
         """Fit components and flows to points (N, D) with labels (N,)."""
         if self.n_components != "auto" and self.n_components < 1:
             raise ValueError(f"n_components must be at least 1; got {self.n_components}. Try 64.")
-        if self.residual not in ("drawn", None):
-            raise ValueError(f"residual must be 'drawn' or None; got {self.residual!r}.")
+        if not isinstance(self.residual, int | float) or not 0 <= self.residual <= 1:
+            raise ValueError(f"residual must be a share from 0 to 1; got {self.residual!r}.")
         generator = as_generator(generator)
         self.compact_ = self.n_components != "auto" or points.shape[1] > _WIDE
         self.shell_ = self._new_shell()
@@ -114,7 +115,7 @@ learning_rate, l2, patience, n_jobs
         self.low_, self.high_ = points.amin(dim=0), points.amax(dim=0)
         codes, residuals = self._split(points)
         self.residual_scale_ = self._residual_scale(points, residuals)
-        n_kept = min(len(points), _MOST_RESIDUALS) if self.residual == "drawn" else 0
+        n_kept = min(len(points), _MOST_RESIDUALS) if self.residual > 0 else 0
         rows = torch.randperm(len(points), generator=generator)[:n_kept]
         self.residuals_ = residuals[rows.to(points.device)]
         self.shell_.fit(codes, labels, generator=generator, **progress)
@@ -149,7 +150,8 @@ learning_rate, l2, patience, n_jobs
         edge = self.mean_ + codes @ self.basis_
         if len(self.residuals_) > 0:
             rows = torch.randint(len(self.residuals_), (n_points,), generator=generator)
-            edge = edge + self.residuals_[rows.to(edge.device)]
+            has_one = torch.rand(n_points, 1, generator=generator) < self.residual
+            edge = edge + has_one.to(edge) * self.residuals_[rows.to(edge.device)]
         return edge.clamp(self.low_, self.high_) if self.clip else edge
 
     def log_prob(self, points: Tensor) -> Tensor:

@@ -27,14 +27,20 @@ _ANGLES = np.arange(0, 361, 15)
 def image_sets(experiment: Experiment, method: str, seed: int) -> Measured:
     """Quality on test images; parts of uncertainty on every set, and how well they tell it apart.
 
-    The set "boundary" is drawn from a shell that no method has seen, the same for all of them.
+    The sets "boundary" and "smooth boundary" are drawn from a shell that no method has seen, the
+    same for all of them, with and without what the principal components leave over.
     """
     data = load(experiment.dataset, seed)
     model, seconds = fitted(experiment, method, seed, data)
     index = np.searchsorted(model.classes_, data.test_labels)
     numbers: dict[str, Any] = {"fit_seconds": seconds}
     numbers |= quality_of(probabilities(model, data.test_points), index)
-    sets = {**data.regions, "boundary": edge_images(data, len(data.regions["in"]), seed)}
+    n_edge = len(data.regions["in"])
+    sets = {
+        **data.regions,
+        "boundary": edge_images(data, n_edge, seed),
+        "smooth boundary": edge_images(data, n_edge, seed, residual=0.0),
+    }
     values = {name: scores(model, images) for name, images in sets.items()}
     arrays: dict[str, np.ndarray] = {}
     for name, parts in values.items():
@@ -70,12 +76,12 @@ def scores(model: Any, images: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def edge_images(data: Dataset, n_images: int, seed: int) -> np.ndarray:
+def edge_images(data: Dataset, n_images: int, seed: int, *, residual: float = 1.0) -> np.ndarray:
     """Images (n, H, W) on the edge of the data, from flows of their own."""
     points = torch.from_numpy(data.points[:_SHELL_IMAGES]).flatten(1)
     labels = torch.from_numpy(np.unique(data.labels[:_SHELL_IMAGES], return_inverse=True)[1])
     generator = torch.Generator().manual_seed(1000 + seed)  # no method has this seed
-    shell = CompactShell().fit(points, labels, generator=generator)
+    shell = CompactShell(residual=residual).fit(points, labels, generator=generator)
     return shell.sample(n_images, generator=generator).numpy().reshape(-1, *data.points.shape[1:])
 
 
