@@ -61,7 +61,7 @@ def score(model: BaCOUnClassifier, rows: np.ndarray) -> dict[str, Any]:
     """Speed and memory of one call, and how far it is from the methods that work in float64."""
     model.evaluate(rows[:10_000])  # first use of threads and libraries
     memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    load, processor, started = os.getloadavg()[0], time.process_time(), time.perf_counter()
+    load, processor, started = others_load(), time.process_time(), time.perf_counter()
     evaluation = model.evaluate(rows)
     seconds = time.perf_counter() - started
     processor = time.process_time() - processor
@@ -75,6 +75,19 @@ def score(model: BaCOUnClassifier, rows: np.ndarray) -> dict[str, Any]:
     }
 
 
+def others_load() -> float:
+    """Cores that others keep busy just now: the mean load would still count what we did before."""
+    before = _busy_seconds()
+    time.sleep(1)
+    return _busy_seconds() - before
+
+
+def _busy_seconds() -> float:
+    """Processor seconds since start-up, of all processes and cores."""
+    user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
 def rates(seconds: float, processor: float, load: float) -> dict[str, Any]:
     """Speed of a run over all rows, and what other work on the machine may have cost it."""
     return {
@@ -83,7 +96,7 @@ def rates(seconds: float, processor: float, load: float) -> dict[str, Any]:
         "processor_microseconds_per_row": round(1e6 * processor / N_ROWS, 1),
         "rows_per_second_if_both_cores_were_free": round(2 * N_ROWS / processor),
         "load_of_the_machine_before": round(load, 1),
-        "measured_on_a_busy_machine": load > 1,
+        "measured_on_a_busy_machine": load > 0.2,
     }
 
 
@@ -153,7 +166,7 @@ def measure_predict(n_classes: int, folder: str) -> dict[str, Any]:
         "--out",
         f"{folder}/out.parquet",
     ]
-    load, started = os.getloadavg()[0], time.perf_counter()
+    load, started = others_load(), time.perf_counter()
     process = subprocess.Popen([Path(sys.executable).with_name("bacoun"), *words])
     _, status, used = os.wait4(process.pid, 0)
     if status != 0:

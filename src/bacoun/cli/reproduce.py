@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from joblib import cpu_count
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -27,7 +28,10 @@ def reproduce(
     ],
     quick: Annotated[bool, typer.Option(help="Small settings: seconds instead of hours.")] = False,
     seeds: Annotated[int | None, typer.Option(help="How many seeds; else the file's own.")] = None,
-    jobs: Annotated[int, typer.Option(help="Methods and seeds run side by side.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Methods and seeds run side by side; else one for each core."),
+    ] = None,
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
     page: Annotated[
         Path | None,
@@ -52,7 +56,9 @@ def reproduce(
             )
             continue
         with _progress(each) as on_record:
-            records = run_experiment(experiment, folder, n_jobs=jobs, on_record=on_record)
+            records = run_experiment(
+                experiment, folder, n_jobs=jobs or cpu_count(), on_record=on_record
+            )
         _show(experiment, records, folder)
     if page is not None:
         from bacoun.report.paper_page import write_page
