@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -47,9 +48,16 @@ def predict(
     if out is None:
         _print_scores(fitted, new, survey)
     else:
-        with write_table(out, survey.delimiter or ",") as write:
+        with (
+            write_table(out, survey.delimiter or ",") as write,
+            ThreadPoolExecutor(max_workers=1) as writer,  # writes a piece while the next is scored
+        ):
+            written = writer.submit(lambda: None)
             for frame in _pieces(new, survey):
-                write(frame.join(fitted.score(frame)))
+                scored = frame.join(fitted.score(frame))
+                written.result()
+                written = writer.submit(write, scored)
+            written.result()
     unused = [name for name in fitted.encoder.extra(survey.columns) if name != fitted.target]
     if unused:
         from bacoun.tabular.reading import listed
