@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bacoun import BaCOUnClassifier
-from bacoun.boundary import FlowShell
+from bacoun.boundary import CompactShell, FlowShell
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import HMC, Laplace
 
@@ -58,7 +58,7 @@ def test_nested_settings_are_listed_also_when_the_step_is_given_by_name(name):
 
 def test_setting_a_nested_value_turns_a_name_into_a_step():
     model = BaCOUnClassifier().set_params(boundary__epochs=7, posterior__prior_scale=0.5)
-    assert isinstance(model.boundary, FlowShell)
+    assert isinstance(model.boundary, CompactShell)
     assert model.boundary.epochs == 7
     assert isinstance(model.posterior, HMC)
     assert model.posterior.prior_scale == 0.5

@@ -39,7 +39,6 @@ from bacoun.training import OnEpoch
 from bacoun.uncertainty import Uncertainty
 from bacoun.validation import checked
 
-_PRIOR_FOR_IMAGES = 0.3  # chosen on left-out digits, see the experiment mnist-choice
 _TRANSFORMED_AT_ONCE = 8192  # of images, convolutions make much more than what goes in
 
 
@@ -54,8 +53,7 @@ class BaCOUnClassifier(BayesianClassifier):
     features : "learned", torch.nn.Module or FeatureMap
         Step 2, which learns the K classes and the edge. A module becomes the network's body.
     posterior : "hmc", "nuts", "mean-field", "laplace" or LastLayer
-        Step 3, which infers a posterior over linear classifiers on the frozen features. Given by
-        name, it starts from a prior of scale 1, or of 0.3 for images.
+        Step 3, which infers a posterior over linear classifiers on the frozen features.
     gate : "ood" or None
         "ood" hands the features over to weights that keep their prior wherever the network of
         step 2 says out of distribution, so that posterior draws disagree there. None is the paper.
@@ -171,8 +169,6 @@ class BaCOUnClassifier(BayesianClassifier):
         """
         boundary, features, posterior = self._fresh_steps()
         points, labels = self._validated(X, y)
-        if self.image_shape_ is not None and isinstance(self.posterior, str):
-            posterior.set_params(prior_scale=_PRIOR_FOR_IMAGES)
         generator = as_generator(self.random_state)
         kept: Checkpoint | None = None
         if checkpoint is not None:

@@ -57,7 +57,11 @@ def test_tab_completes_verbs_options_and_names(words, expected):
 
 
 def test_completion_can_be_installed(tmp_path):
-    environment = os.environ | {"HOME": str(tmp_path)}
+    # Without a value typer looks which shell it was called from, which under make is no bash.
+    environment = os.environ | {
+        "HOME": str(tmp_path),
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+    }
     words = [BACOUN, "--install-completion", "bash"]
     run = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr

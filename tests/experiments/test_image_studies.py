@@ -112,7 +112,7 @@ def test_every_set_is_measured_and_drawn(tmp_path):
     experiment = small("mnist")
     records = run_experiment(experiment, tmp_path)
     ours = next(record for record in records if record.method == "BaCOUn")
-    sets = {"emnist-balanced", "emnist-letters", "usps", "cifar10", "boundary"}
+    sets = {"emnist-balanced", "emnist-letters", "usps", "cifar10", "boundary", "smooth boundary"}
     for measure in ("auroc", "aupr", "fpr_at_tpr"):
         scores = ours.numbers[measure]
         assert set(scores) == {"total", "aleatoric", "epistemic", "p_ood", "rarity"}

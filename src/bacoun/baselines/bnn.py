@@ -101,6 +101,8 @@ class BNN(NetworkDraws):
             width = body(points[:1].cpu()).shape[1]
             self.module_ = nn.Sequential(body, nn.Linear(width, len(self.classes_)))
         self.module_.requires_grad_(False).to(self.device)
+        # All weights are one vector here, which wants them in plain order.
+        self.module_.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         with (
             progress_bars(self.verbose) as bar_for,
             pyro.get_param_store().scope(),  # parameters of others are put back
