@@ -66,3 +66,8 @@ def test_completion_can_be_installed(tmp_path):
     run = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
     assert "bacoun" in (tmp_path / ".bashrc").read_text()
+
+
+def test_help_does_not_wait_for_torch():
+    code = "import sys, bacoun.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

@@ -16,9 +16,6 @@ from dataclasses import dataclass, fields
 from importlib.resources import files
 from typing import Any
 
-from bacoun.datasets.images import OTHERS
-from bacoun.datasets.sources import locate
-
 Table = dict[str, Any]
 
 
@@ -109,6 +106,9 @@ def missing_files(experiment: Experiment) -> list[str]:
     """Data sets the experiment needs that are not on this machine yet."""
     if experiment.dataset["kind"] != "mnist":
         return []  # the others are drawn, or come with the package
+    from bacoun.datasets.images import OTHERS  # brings torch along, which --help does not need
+    from bacoun.datasets.sources import locate
+
     needed = ["mnist", *experiment.dataset.get("others", OTHERS)]
     return [name for name in needed if locate(name) is None]
 
