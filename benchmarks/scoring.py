@@ -121,7 +121,7 @@ def parts(model: BaCOUnClassifier, rows: np.ndarray, n_rows: int = 2048) -> dict
     torch.set_num_threads(1)
     points = model._standardised(rows[:n_rows])
     features, rare = model._seen(points)
-    predictive = model.posterior_.predictive(halves=True)
+    predictive = model.posterior_.predictive(unknown_scale=model.unknown_scale_)
     coordinates = torch.addmm(predictive.offset, features, predictive.basis)
     costs = {
         "standardise": best_of(lambda: model._standardised(rows[:n_rows])),

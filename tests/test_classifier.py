@@ -13,7 +13,7 @@ from torch import nn
 from bacoun import BaCOUnClassifier, decompose
 from bacoun.boundary import sample_shell
 from bacoun.datasets import gaussian_mixture
-from bacoun.posterior import MeanField
+from bacoun.posterior import Laplace, MeanField
 
 GRID = np.random.default_rng(0).uniform(-4, 4, (300, 2))
 
@@ -451,6 +451,23 @@ def test_the_gate_raises_epistemic_where_the_network_says_ood(fast, moons):
     assert ood.sum() > 20
     change = gated.uncertainty(GRID[ood]).epistemic - plain.uncertainty(GRID[ood]).epistemic
     assert change.mean() > 0
+
+
+@pytest.mark.parametrize("scale", [0.1, 3.0])
+def test_the_prior_for_known_classes_is_not_that_for_the_unknown(moons, scale):
+    standard, other = (
+        BaCOUnClassifier.quick(random_state=0, posterior=Laplace(prior_scale=prior)).fit(*moons)
+        for prior in (1.0, scale)
+    )
+    unknown = standard.ood_probability(far := 3 * GRID) > 0.9999
+    assert unknown.sum() > 20
+    np.testing.assert_allclose(
+        other.uncertainty(far[unknown]).epistemic,
+        standard.uncertainty(far[unknown]).epistemic,
+        atol=0.05,
+    )
+    gap = other.uncertainty(moons[0]).total - standard.uncertainty(moons[0]).total
+    assert gap.mean() * (1 - scale) > 0  # a wide prior lets known classes be told apart more surely
 
 
 def test_changing_settings_after_fit_does_not_change_the_fitted_model(fast, moons):

@@ -62,8 +62,9 @@ def test_the_graph_agrees_on_the_mixture_near_and_far(tmp_path, gate):
         {"boundary": None},
         {"standardize": False},
         {"features": LearnedFeatures(hidden=(8, 1024), epochs=3, dropout=0.2)},
+        {"posterior": Laplace(n_draws=40, prior_scale=0.2)},
     ],
-    ids=["hmc", "no bias", "nlm", "raw", "wide"],
+    ids=["hmc", "no bias", "nlm", "raw", "wide", "narrow"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_graph_agrees_whatever_the_steps(fast, moons, tmp_path, settings):

@@ -86,8 +86,9 @@ def test_evaluate_agrees_on_wine_near_and_far(gate):
         {"posterior": OwnHead(), "gate": None},
         {"features": Identity(), "gate": None},
         {"standardize": False},
+        {"posterior": Laplace(n_draws=40, prior_scale=0.2)},
     ],
-    ids=["nlm", "hmc", "no bias", "mean field", "own head", "own features", "raw"],
+    ids=["nlm", "hmc", "no bias", "mean field", "own head", "own features", "raw", "narrow"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_evaluate_agrees_whatever_the_steps(fast, moons, settings):
@@ -139,8 +140,8 @@ def test_evaluate_needs_a_fit_and_numbers(fast, moons):
         fast().fit(*moons).evaluate([[np.nan, 0.0]])
 
 
-@pytest.mark.parametrize("tol", [0.0, 0.01, 5.0])
-def test_halves_need_not_be_built(tol):
+@pytest.mark.parametrize(("tol", "scale"), [(0.0, 1.0), (0.01, 3.0), (5.0, 0.5)])
+def test_halves_need_not_be_built(tol, scale):
     head = Laplace(n_draws=30, tol=tol, fit_intercept=False)
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(80, 12, generator=generator)
@@ -148,8 +149,8 @@ def test_halves_need_not_be_built(tol):
     head.fit(gated(features.double(), torch.zeros(80)), labels, generator=generator)
     new, g = 3 * torch.randn(200, 12, generator=generator), torch.rand(200, generator=generator)
     g[:2] = torch.tensor([0.0, 1.0])
-    expected = head.predict_moments(gated(new.double(), g.double()))
-    found = head.predictive(halves=True).moments(new, g)
+    expected = head.predict_moments(gated(new.double(), g.double(), scale))
+    found = head.predictive(unknown_scale=scale).moments(new, g)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=5e-5)
 

@@ -368,7 +368,21 @@ class BaCOUnClassifier(BayesianClassifier):
     def _design(self, points: Tensor) -> Tensor:
         """What step 3 sees of new points: features, gated if the gate is on."""
         features, rare = self._seen(points)
-        return gated(features.double(), rare) if self.gated_ else features.double()
+        return (
+            gated(features.double(), rare, self.unknown_scale_)
+            if self.gated_
+            else features.double()
+        )
+
+    @property
+    def unknown_scale_(self) -> float:
+        """What gives the weights of the gate's second half a standard prior, whatever the first's.
+
+        The prior that suits known classes, a narrow one for images, would have draws agree about
+        the unknown.
+        """
+        scale = getattr(self.posterior_, "prior_scale_", getattr(self.posterior_, "prior_scale", 1))
+        return 1 / float(scale)
 
     def _seen(self, points: Tensor) -> tuple[Tensor, Any]:
         """Features (N, L); p(OOD) (N,), or None if the network has learned no edge."""
@@ -390,7 +404,8 @@ class BaCOUnClassifier(BayesianClassifier):
     def _evaluator(self) -> Callable[[Tensor], Evaluation[Tensor]]:
         predictive: Any = None
         if hasattr(self.posterior_, "predictive"):
-            predictive = self.posterior_.predictive(halves=self.gated_)
+            scale = self.unknown_scale_ if self.gated_ else None
+            predictive = self.posterior_.predictive(unknown_scale=scale)
         log_prob = self.boundary_.log_prob if isinstance(self.boundary_, BoundarySampler) else None
         units = float(np.log(self.scale_).sum())
 

@@ -232,7 +232,8 @@ def _add_coordinates(
         g = graph.add("Unsqueeze", ood, np.array([1]))
         rest = graph.add("Sub", np.array(1.0), g)
         near = graph.add("Mul", graph.add("Mul", rest, rest), left)
-        left = graph.add("Add", near, graph.add("Mul", graph.add("Mul", g, g), norm))
+        far = graph.add("Mul", g, np.array(classifier.unknown_scale_))
+        left = graph.add("Add", near, graph.add("Mul", graph.add("Mul", far, far), norm))
         seen = graph.add("Mul", seen, rest)
     return graph.add("Concat", seen, graph.add("Sqrt", left), axis=1)
 

@@ -16,17 +16,17 @@ def features(n_points: int, width: int, seed: int) -> torch.Tensor:
 sizes = {"n_points": st.integers(0, 9), "width": st.integers(0, 9), "seed": st.integers(0, 99)}
 
 
-@given(**sizes)
+@given(**sizes, scale=st.floats(0.1, 10))
 @settings(deadline=None)
-def test_the_halves_share_out_features_and_bias(n_points, width, seed):
+def test_the_halves_share_out_features_and_bias(n_points, width, seed, scale):
     phi = features(n_points, width, seed)
     g = features(n_points, 1, seed + 1)[:, 0].sigmoid()
-    design = gated(phi, g)
+    design = gated(phi, g, scale)
     assert design.shape == (n_points, 2 * width + 2)
     first, second = design.split(width + 1, dim=1)
     with_bias = torch.cat([phi, torch.ones(n_points, 1, dtype=torch.float64)], dim=1)
-    torch.testing.assert_close(first + second, with_bias)
-    torch.testing.assert_close(second, g[:, None] * with_bias)
+    torch.testing.assert_close(first + second / scale, with_bias)
+    torch.testing.assert_close(second, scale * g[:, None] * with_bias)
 
 
 @given(**sizes)

@@ -183,20 +183,21 @@ class ReducedHead(BaseEstimator):
         weights = self.weights_.to(features)
         return moments_of_product(self._coordinates(features), weights, self.n_classes_ - 1)
 
-    def predictive(self, *, halves: bool = False) -> Predictive:
+    def predictive(self, *, unknown_scale: float | None = None) -> Predictive:
         """The predictive laid out for many points, in float32 where that is enough.
 
         Parameters
         ----------
-        halves : bool
-            The head was fitted to features [x, 1, 0, 0] of shape (N, 2L + 2), and is to be asked
-            about [(1-g) x, 1-g, g x, g]; the predictive then takes x (N, L) and g (N,).
+        unknown_scale : float, optional
+            Given as s, the head was fitted to features [x, 1, 0, 0] of shape (N, 2L + 2), and is to
+            be asked about [(1-g) x, 1-g, s g x, s g]; the predictive then takes x (N, L), g (N,).
         """
         self._check_fitted()
         basis = self.reduction_.basis
-        basis = basis[: len(basis) // 2] if halves else basis
-        bias = halves or self.fit_intercept
-        return Predictive(basis, self.weights_, self.n_classes_ - 1, bias)
+        if unknown_scale is None:
+            return Predictive(basis, self.weights_, self.n_classes_ - 1, self.fit_intercept)
+        known = basis[: len(basis) // 2]
+        return Predictive(known, self.weights_, self.n_classes_ - 1, True, unknown_scale)
 
     def predict_split(
         self, features: Tensor, n_inner: int = N_INNER

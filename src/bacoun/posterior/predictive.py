@@ -70,6 +70,8 @@ class Predictive:
         What coordinates q (N, r) and remainder rho (N, 1) are multiplied with.
     n_columns : int
         K-1.
+    unknown_scale : float
+        The scale s of the second half in `moments`.
     """
 
     def __init__(
@@ -78,13 +80,15 @@ class Predictive:
         weights: Tensor,
         n_columns: int,
         bias: bool,
+        unknown_scale: float = 1.0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.n_directions = basis.shape[1]
         self.n_columns, self.bias, self.dtype = n_columns, float(bias), dtype
+        self.unknown_scale = unknown_scale
         self.exact: Predictive | None = None
         if dtype != torch.float64:
-            self.exact = Predictive(basis, weights, n_columns, bias, torch.float64)
+            self.exact = Predictive(basis, weights, n_columns, bias, unknown_scale, torch.float64)
         self._longest_draw = float(weights[:-1].norm(dim=0).max())
         self._spread = float(weights[-1].square().mean().sqrt())
         padding = -len(weights) % _EIGHT
@@ -98,7 +102,7 @@ class Predictive:
         Parameters
         ----------
         prior_share : Tensor of shape (N,), optional
-            The share g in [(1-g) x, g x], if that is what the head was fitted to, with g = 0: the
+            The share g in [(1-g) x, s g x], if that is what the head was fitted to, with g = 0: the
             weights of the second half keep their prior, so that it only adds to the remainder.
         """
         both = torch.addmm(self.offset, features.to(self.dtype), self.basis)
@@ -108,7 +112,7 @@ class Predictive:
         if prior_share is not None:
             g = prior_share.double()
             both *= (1 - g).to(both)[:, None]
-            left = (1 - g).square() * left + g.square() * norm
+            left = (1 - g).square() * left + (self.unknown_scale * g).square() * norm
             seen = (1 - g).square() * seen
         rho = left.sqrt()
         both[:, self.n_directions] = rho
