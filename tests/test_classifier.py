@@ -490,14 +490,20 @@ def test_fit_leaves_the_given_steps_as_they_were(fast, moons):
 
 
 @pytest.mark.parametrize(
-    ("n_boundary", "n_points", "n_classes", "expected"),
-    [(7, 100, 2, 7), ("balanced", 120, 2, 1000), ("balanced", 10_000, 10, 1300)],
+    ("n_boundary", "n_points", "n_classes", "image_shape", "expected"),
+    [
+        (7, 100, 2, None, 7),
+        ("balanced", 120, 2, None, 1000),
+        ("balanced", 10_000, 10, None, 1300),
+        ("balanced", 10_000, 10, (1, 28, 28), 5000),
+        (7, 10_000, 10, (1, 28, 28), 7),
+    ],
 )
 def test_n_boundary_is_as_told_or_balanced_with_the_classes(
-    fast, n_boundary, n_points, n_classes, expected
+    fast, n_boundary, n_points, n_classes, image_shape, expected
 ):
     model = fast(n_boundary=n_boundary)
-    model.classes_ = np.arange(n_classes)
+    model.classes_, model.image_shape_ = np.arange(n_classes), image_shape
     assert model._n_edge(n_points) == expected
 
 

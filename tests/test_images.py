@@ -146,3 +146,12 @@ def test_many_inputs_get_a_compact_edge_few_do_not():
             random_state=0,
         ).fit(X, X[:, 0] > 0)
         assert model.boundary_.compact_ == is_compact
+
+
+def test_the_prior_is_narrower_for_images_unless_it_is_given(digits):
+    X, y = digits
+    for posterior, expected in (("laplace", 0.3), (Laplace(prior_scale=2.0), 2.0)):
+        model = BaCOUnClassifier(**QUICK | {"posterior": posterior}).fit(X, y)
+        assert model.posterior_.prior_scale_ == expected
+    model = BaCOUnClassifier(**QUICK | {"posterior": "laplace"}).fit(X.reshape(len(X), -1), y)
+    assert model.posterior_.prior_scale_ == 1.0
