@@ -13,6 +13,8 @@ from bacoun.experiments.run import run_experiment
 from bacoun.experiments.studies.images import as_bytes, rotated, typical
 from bacoun.experiments.studies.vae import VAE, trained_vae
 from bacoun.report.figures import draw_figures
+from bacoun.report.tables import markdown_table
+from bacoun.report.tables import number as shown
 
 SMALL = {
     "features": {"hidden": [8, 16], "epochs": 4},
@@ -119,6 +121,11 @@ def test_every_set_is_measured_and_drawn(tmp_path):
         assert all(set(of_score) == sets for of_score in scores.values())
     assert ours.numbers["auroc"]["rarity"]["cifar10"] > 0.9  # colourful noise is no digit
     assert 0 <= ours.numbers["ece"] <= 1
+    table = markdown_table(experiment, records)
+    told, mean = ours.numbers["auroc"]["p_ood"]["usps"], ours.numbers["epistemic"]["in"]
+    assert f"| BaCOUn | p(OOD) | {told:.3f} / " in table
+    assert f"| BaCOUn | epistemic | {shown(mean)} ± " in table
+    assert "| NLM | p(OOD) |" not in table
     (figure,) = draw_figures(experiment, records, tmp_path)
     assert figure.with_suffix(".svg").exists()
 

@@ -384,6 +384,5 @@ What "BaCOUn: Bayesian Classifiers with Out-of-Distribution Uncertainty" says, w
 whether it holds. This page is written by `bacoun reproduce all --page docs/paper.md` from the
 records in `results/`: each number is a mean ± standard deviation over seeds, each verdict follows
 from a rule in `bacoun/report/paper_page.py`. "BaCOUn" is the library's default, with the gate;
-"BaCOUn, paper" are the paper's own settings. A baseline that wins is shown as winning. The image
-experiments are not on this page yet.
+"BaCOUn, paper" are the paper's own settings. A baseline that wins is shown as winning.
 """

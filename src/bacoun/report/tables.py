@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,18 @@ from bacoun.experiments import Experiment, Record
 from bacoun.experiments.results import across_seeds
 
 _NOTE = "Mean ± standard deviation over {seeds}; in brackets what the paper printed. Nats."
+_SETS = {
+    "in": "MNIST test",
+    "left out": "left-out digits",
+    "usps": "USPS",
+    "emnist-balanced": "EMNIST, 47 classes",
+    "emnist-letters": "EMNIST letters",
+    "cifar10": "CIFAR",
+    "boundary": "boundary",
+    "smooth boundary": "smooth boundary",
+}
+_SCORES = {"epistemic": "epistemic", "total": "total", "p_ood": "p(OOD)", "rarity": "- log density"}
+_MEASURES = ("auroc", "aupr", "fpr_at_tpr")
 
 
 def note(experiment: Experiment) -> str:
@@ -83,8 +95,59 @@ def terminal_table(experiment: Experiment, records: list[Record]) -> Table:
 
 
 def markdown_table(experiment: Experiment, records: list[Record]) -> str:
-    """For the docs."""
+    """For the docs; of sets of images, also every set and every score."""
     head = ["method", *map(_heading, experiment.columns)]
-    lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
-    lines += [f"| {' | '.join(row)} |" for row in rows(experiment, records)]
-    return "\n".join([*lines, "", note(experiment), ""])
+    text = "\n".join([*_lines(head, rows(experiment, records), 1), "", note(experiment), ""])
+    return text if experiment.study != "images" else f"{text}\n{_image_tables(experiment, records)}"
+
+
+def _image_tables(experiment: Experiment, records: list[Record]) -> str:
+    """Uncertainty of each set, and how well each score tells it from the test images."""
+    methods = [m for m in experiment.methods if any(r.method == m for r in records)]
+    sets = [name for name in _SETS if _values(records, methods, f"epistemic/{name}")]
+    outside = [name for name in sets if name != "in"]
+    means = (
+        [method, part, *(_mean_and_sd(records, method, part, name) for name in sets)]
+        for method in methods
+        for part in ("epistemic", "aleatoric")
+    )
+    told = (
+        [method, label, *(_told_apart(records, method, score, name) for name in outside)]
+        for method in methods
+        for score, label in _SCORES.items()
+        if _values(records, [method], f"auroc/{score}/{outside[0]}")
+    )
+    return "\n".join(
+        [
+            "Uncertainty in nats, mean ± standard deviation over the images of a set:",
+            "",
+            *_lines(["method", "part", *(_SETS[name] for name in sets)], means, 2),
+            "",
+            "How well a score tells a set from the test images, as AUROC / AUPR / FPR95:",
+            "",
+            *_lines(["method", "score", *(_SETS[name] for name in outside)], told, 2),
+            "",
+        ]
+    )
+
+
+def _values(records: list[Record], methods: list[str], path: str) -> bool:
+    return any(len(across_seeds(records, method, path)) > 0 for method in methods)
+
+
+def _mean_and_sd(records: list[Record], method: str, part: str, name: str) -> str:
+    mean, sd = (across_seeds(records, method, f"{p}/{name}").mean() for p in (part, f"sd/{part}"))
+    return f"{number(mean)} ± {number(sd)}"
+
+
+def _told_apart(records: list[Record], method: str, score: str, name: str) -> str:
+    return " / ".join(
+        f"{across_seeds(records, method, f'{measure}/{score}/{name}').mean():.3f}"
+        for measure in _MEASURES
+    )
+
+
+def _lines(head: list[str], body: Iterable[list[str]], n_labels: int) -> list[str]:
+    """A table whose first columns are labels, the others numbers."""
+    rule = f"|{'---|' * n_labels}{'---:|' * (len(head) - n_labels)}"
+    return [f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in body)]
