@@ -1,4 +1,4 @@
-"""Fitted methods, kept in the cache: several experiments on images ask the same model."""
+"""What takes long to make, kept in the cache: several experiments on images ask the same model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from bacoun.classifier import BaCOUnClassifier
 from bacoun.datasets import Dataset
 from bacoun.datasets.sources import cache_folder
 from bacoun.experiments.methods import make_method
-from bacoun.experiments.schema import Experiment
+from bacoun.experiments.schema import Experiment, Table
 
 # What decides a fit besides its settings; after a change to any of it, fits are made anew.
 _CODE = ("boundary", "features", "posterior", "baselines", "datasets")
@@ -30,25 +31,41 @@ def fitted(experiment: Experiment, method: str, seed: int, data: Dataset) -> tup
 
     A fit of BaCOUn that was interrupted goes on where it was.
     """
-    learned = {k: v for k, v in experiment.dataset.items() if k not in _ONLY_ASKED}
-    settings = [learned, experiment.methods[method], seed, _code_digest()]
-    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:20]
+
+    def fit(unfinished: Path) -> tuple[Any, float]:
+        model = make_method(experiment.methods[method], seed)
+        extra = {"checkpoint": unfinished} if isinstance(model, BaCOUnClassifier) else {}
+        started = time.perf_counter()
+        model.fit(data.points, data.labels, **extra)
+        return model, round(time.perf_counter() - started, 1)
+
+    found: tuple[Any, float] = kept([learned(experiment), experiment.methods[method], seed], fit)
+    return found
+
+
+def learned(experiment: Experiment) -> Table:
+    """Those settings of a data set that decide its training images."""
+    return {k: v for k, v in experiment.dataset.items() if k not in _ONLY_ASKED}
+
+
+def kept(settings: list[Any], make: Callable[[Path], Any]) -> Any:
+    """What `make` gives, from the cache if it was made before with these settings and this code.
+
+    `make` is told a folder in which it may leave what it has not finished.
+    """
+    text = json.dumps([*settings, _code_digest()], sort_keys=True)
+    key = hashlib.sha256(text.encode()).hexdigest()[:20]
     path = cache_folder() / "fits" / f"{key}.joblib"
     if path.exists():
-        model, seconds = joblib.load(path)
-        return model, seconds
+        return joblib.load(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".checkpoint")
-    model = make_method(experiment.methods[method], seed)
-    extra = {"checkpoint": unfinished} if isinstance(model, BaCOUnClassifier) else {}
-    started = time.perf_counter()
-    model.fit(data.points, data.labels, **extra)
-    seconds = round(time.perf_counter() - started, 1)
+    made = make(unfinished)
     half = path.with_suffix(f".{os.getpid()}")
-    joblib.dump((model, seconds), half, compress=1)
+    joblib.dump(made, half, compress=1)
     os.replace(half, path)
     shutil.rmtree(unfinished, ignore_errors=True)
-    return model, seconds
+    return made
 
 
 def _code_digest() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import ndimage
 from bacoun.boundary import CompactShell
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.datasets import Dataset
-from bacoun.experiments.fits import fitted
+from bacoun.experiments.fits import fitted, kept, learned
 from bacoun.experiments.schema import Experiment
 from bacoun.experiments.studies.regions import load, quality_of
 from bacoun.experiments.studies.vae import paths_between, trained_vae
@@ -38,8 +39,8 @@ def image_sets(experiment: Experiment, method: str, seed: int) -> Measured:
     n_edge = len(data.regions["in"])
     sets = {
         **data.regions,
-        "boundary": edge_images(data, n_edge, seed),
-        "smooth boundary": edge_images(data, n_edge, seed, residual=0.0),
+        "boundary": edge_images(experiment, data, n_edge, seed),
+        "smooth boundary": edge_images(experiment, data, n_edge, seed, residual=0.0),
     }
     values = {name: scores(model, images) for name, images in sets.items()}
     arrays: dict[str, np.ndarray] = {}
@@ -76,13 +77,22 @@ def scores(model: Any, images: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def edge_images(data: Dataset, n_images: int, seed: int, *, residual: float = 1.0) -> np.ndarray:
+def edge_images(
+    experiment: Experiment, data: Dataset, n_images: int, seed: int, *, residual: float = 1.0
+) -> np.ndarray:
     """Images (n, H, W) on the edge of the data, from flows of their own."""
-    points = torch.from_numpy(data.points[:_SHELL_IMAGES]).flatten(1)
-    labels = torch.from_numpy(np.unique(data.labels[:_SHELL_IMAGES], return_inverse=True)[1])
-    generator = torch.Generator().manual_seed(1000 + seed)  # no method has this seed
-    shell = CompactShell(residual=residual).fit(points, labels, generator=generator)
-    return shell.sample(n_images, generator=generator).numpy().reshape(-1, *data.points.shape[1:])
+
+    def draw(_: Path) -> np.ndarray:
+        points = torch.from_numpy(data.points[:_SHELL_IMAGES]).flatten(1)
+        labels = np.unique(data.labels[:_SHELL_IMAGES], return_inverse=True)[1]
+        generator = torch.Generator().manual_seed(1000 + seed)  # no method has this seed
+        shell = CompactShell(residual=residual)
+        shell.fit(points, torch.from_numpy(labels), generator=generator)
+        drawn: np.ndarray = shell.sample(n_images, generator=generator).numpy()
+        return drawn.reshape(-1, *data.points.shape[1:])
+
+    images: np.ndarray = kept(["edge", learned(experiment), n_images, seed, residual], draw)
+    return images
 
 
 def examples(experiment: Experiment, method: str, seed: int) -> Measured:
@@ -91,7 +101,7 @@ def examples(experiment: Experiment, method: str, seed: int) -> Measured:
     model, seconds = fitted(experiment, method, seed, data)
     n_images = experiment.options["n_images"]
     sets = {name: data.regions[name][:n_images] for name in ("in", "usps")}
-    sets["boundary"] = edge_images(data, 8, seed)
+    sets["boundary"] = edge_images(experiment, data, 8, seed)
     numbers: dict[str, Any] = {"fit_seconds": seconds}
     arrays: dict[str, np.ndarray] = {}
     for name, images in sets.items():
