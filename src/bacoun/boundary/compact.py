@@ -39,9 +39,9 @@ class CompactShell(BaseEstimator):
         Keep each input of an edge point within its range in the data.
     residual : float
         Share of the edge points that have the residual of some training point outside the compact
-        space; the others have none. With none at all, a network can tell edge from data by
-        smoothness alone; with all of them, it learns nothing about points that are too smooth.
-        Inputs left as they are have no residual, and are not clipped.
+        space; the others have none, and are smoother than the data. Which share is best could not
+        be told on digits that were left out (experiment mnist-choice), so the simplest is the
+        default. Inputs left as they are have no residual, and are not clipped.
     radii, mass, per_class, drop_overlap, blocks, hidden, batch_norm, jitter, epochs, batch_size, \
 learning_rate, l2, patience, n_jobs
         The shell in the compact space; see `bacoun.boundary.FlowShell`.
@@ -53,7 +53,7 @@ learning_rate, l2, patience, n_jobs
         n_components: int | Literal["auto"] = "auto",
         factors: Sequence[float] | None = None,
         clip: bool = True,
-        residual: float = 0.5,
+        residual: float = 0.0,
         radii: tuple[float, float] | None = None,
         mass: float = 0.99,
         per_class: bool = True,
