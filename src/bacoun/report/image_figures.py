@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bacoun.experiments import Experiment, Record
+from bacoun.experiments import Experiment, Record, missing_files
 from bacoun.experiments.results import across_seeds
+from bacoun.experiments.studies.regions import load
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,15 +74,20 @@ def sets(experiment: Experiment, first: First, records: list[Record]) -> Figure 
 
 
 def single_images(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
-    """One row for each image that the rules choose: the image, and what each method says of it."""
-    if len(first) < len(experiment.methods) or "BNN" not in first:
+    """One row for each image that the rules choose: the image, and what each method says of it.
+
+    Records hold no images of the data sets; without the sets there is no figure.
+    """
+    if len(first) < len(experiment.methods) or "BNN" not in first or missing_files(experiment):
         return None
     chosen = _chosen(first)
     figure = _figure(8.4, 1.55 * len(chosen) + 0.4)
     axes = figure.subplots(len(chosen), 2, width_ratios=(1, 4), squeeze=False)
-    pictures = next(iter(first.values())).arrays
+    one = first["BNN"]
+    pictures = {"boundary": one.arrays["images boundary"] / 255}
+    pictures |= load(experiment.dataset, one.seed).regions
     for (picture, bars), (title, name, index) in zip(axes, chosen, strict=True):
-        picture.imshow(pictures[f"images {name}"][index], cmap="gray", vmin=0, vmax=255)
+        picture.imshow(pictures[name][index], cmap="gray", vmin=0, vmax=1)
         picture.set_axis_off()
         picture.set_title(title, fontsize=8, loc="left")
         for row, record in enumerate(first.values()):

@@ -96,7 +96,10 @@ def edge_images(
 
 
 def examples(experiment: Experiment, method: str, seed: int) -> Measured:
-    """What a method says of single images; which of them are shown is decided over all methods."""
+    """What a method says of single images; which of them are shown is decided over all methods.
+
+    Images of the data sets are not kept: they are not ours to pass on. A figure reads them again.
+    """
     data = load(experiment.dataset, seed)
     model, seconds = fitted(experiment, method, seed, data)
     n_images = experiment.options["n_images"]
@@ -109,11 +112,11 @@ def examples(experiment: Experiment, method: str, seed: int) -> Measured:
         found = scores(model, images)
         arrays |= {f"{part} {name}": found[part] for part in PARTS}
         arrays[f"predicted {name}"] = predicted.astype(np.uint8)
-        arrays[f"images {name}"] = as_bytes(images)
         if name in data.region_labels:
             labels = data.region_labels[name][:n_images]
             arrays[f"labels {name}"] = labels.astype(np.uint8)
             numbers.setdefault("accuracy", {})[name] = float((predicted == labels).mean())
+    arrays["images boundary"] = as_bytes(sets["boundary"])
     return numbers, arrays
 
 
