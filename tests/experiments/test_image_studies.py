@@ -149,15 +149,17 @@ def test_noise_is_measured_level_by_level(tmp_path):
     assert draw_figures(experiment, records, tmp_path)
 
 
-def test_images_to_show_are_chosen_by_rule(tmp_path):
+def test_images_to_show_are_chosen_by_rule_and_not_passed_on(tmp_path, monkeypatch):
     methods = {
         "BaCOUn": BACOUN,
         "BNN": {"kind": "bnn", "hidden": [8], "n_iterations": 20, "n_draws": 3},
     }
     experiment = small("mnist-examples", methods, n_images=40)
     records = run_experiment(experiment, tmp_path)
-    assert records[0].arrays["images usps"].dtype == np.uint8
+    assert [name for name in records[0].arrays if name.startswith("images")] == ["images boundary"]
     assert draw_figures(experiment, load_records(tmp_path, "mnist-examples"), tmp_path)
+    monkeypatch.setenv("BACOUN_DATA", str(tmp_path))
+    assert not draw_figures(experiment, load_records(tmp_path, "mnist-examples"), tmp_path)
 
 
 def test_a_morph_walks_from_one_digit_to_the_other(tmp_path):
