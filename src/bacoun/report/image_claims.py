@@ -177,8 +177,9 @@ IMAGE_CLAIMS = (
         "appendix D",
         "Both uncertainties peak between two digits.",
         _morph,
-        "The autoencoder's images are smoother than any training image. Our default holds such images "
-        "for unknown, the ends of the line included; where they lie on it then makes no difference.",
+        "The autoencoder's images are smoother than any training image. Our default holds such "
+        "images for unknown, the ends of the line included; it makes no difference how far along "
+        "the line they are.",
     ),
     Claim("appendix D", "NLM is over-confident between two digits.", _morph_nlm),
 )
