@@ -181,7 +181,7 @@ IMAGE_CLAIMS = (
         "appendix D",
         "Both uncertainties peak between two digits.",
         _morph,
-        "The autoencoder's images are smoother than any training image. Our default holds such "
+        "The autoencoder's images are smoother than any training image. Our default takes such "
         "images for unknown, the ends of the line included; it makes no difference how far along "
         "the line they are.",
     ),
