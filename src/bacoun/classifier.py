@@ -299,7 +299,7 @@ class BaCOUnClassifier(BayesianClassifier):
     def _n_edge(self, n_points: int) -> int:
         """Number of edge points: the paper's balance heuristic, or as told.
 
-        For images more of them were better, see the experiment mnist-choice.
+        With more of them, images of known digits are less often doubted: experiment mnist-choice.
         """
         if self.n_boundary == "balanced":
             n_classes = len(self.classes_)

@@ -39,9 +39,9 @@ class CompactShell(BaseEstimator):
         Keep each input of an edge point within its range in the data.
     residual : float
         Share of the edge points that have the residual of some training point outside the compact
-        space; the others have none, and are smoother than the data. Which share is best could not
-        be told on digits that were left out (experiment mnist-choice), so the simplest is the
-        default. Inputs left as they are have no residual, and are not clipped.
+        space; the others have none, and are smoother than the data. With none at all, whatever is
+        that smooth counts as unknown. Which share is best is not settled; see the experiment
+        mnist-choice. Inputs left as they are have no residual, and are not clipped.
     radii, mass, per_class, drop_overlap, blocks, hidden, batch_norm, jitter, epochs, batch_size, \
 learning_rate, l2, patience, n_jobs
         The shell in the compact space; see `bacoun.boundary.FlowShell`.
