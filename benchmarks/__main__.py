@@ -79,7 +79,9 @@ def run_growth(n_points: int, sampler: str) -> dict[str, Any]:
 def run_mnist_size() -> dict[str, Any]:
     """Exact HMC on 60,000 x 1025 x 10."""
     head = cached("mnist-size", mnist_size_head)
-    posterior = HMC().fit(head.features, head.labels, generator=torch.Generator().manual_seed(0))
+    posterior = HMC(prior_scale=1.0).fit(
+        head.features, head.labels, generator=torch.Generator().manual_seed(0)
+    )
     accuracy = posterior.predict_proba_samples(head.features[:5000]).mean(0).argmax(1)
     return {
         **{name: value for name, value in vars(posterior.health_).items() if value is not None},
@@ -90,7 +92,7 @@ def run_mnist_size() -> dict[str, Any]:
 def run_mean_field() -> dict[str, Any]:
     """Whether the bound of mean-field VI, set as in the paper, settles at 60,000 x 1025 x 10."""
     head = cached("mnist-size", mnist_size_head)
-    posterior = MeanField().fit(
+    posterior = MeanField(prior_scale=1.0).fit(
         head.features, head.labels, generator=torch.Generator().manual_seed(0)
     )
     bound, tenth = np.array(posterior.elbo_), max(1, len(posterior.elbo_) // 10)
@@ -108,7 +110,9 @@ def run_mean_field() -> dict[str, Any]:
 def run_prediction(n_points: int = 20_000) -> dict[str, Any]:
     """Points a second with 500 draws: ours, the plain way, and our matrix products alone."""
     head = cached("gmm", gmm_head)
-    posterior = HMC().fit(head.features, head.labels, generator=torch.Generator().manual_seed(0))
+    posterior = HMC(prior_scale=1.0).fit(
+        head.features, head.labels, generator=torch.Generator().manual_seed(0)
+    )
     rows = head.features[torch.arange(n_points) % len(head.features)]
     blocks = rows.split(4096)
     basis, flat = posterior.reduction_.basis.float(), posterior.weights_
@@ -158,11 +162,12 @@ def run_approximations() -> dict[str, Any]:
     """How far Laplace and mean-field VI are from exact HMC on the GMM head."""
     head = cached("gmm", gmm_head)
     rows = {"in": head.asked_in, "out": head.asked_out}
+    same: dict[str, Any] = {"n_draws": 2000, "prior_scale": 1.0}
     kinds = {
-        "HMC": HMC(n_draws=2000),
-        "Laplace": Laplace(n_draws=2000),
-        "Laplace, a factor for each contrast": Laplace(n_draws=2000, full=False),
-        "MeanField": MeanField(n_draws=2000),
+        "HMC": HMC(**same),
+        "Laplace": Laplace(**same),
+        "Laplace, a factor for each contrast": Laplace(**same, full=False),
+        "MeanField": MeanField(**same),
     }
     found: dict[str, Any] = {}
     exact: dict[str, torch.Tensor] = {}
@@ -188,7 +193,9 @@ def run_approximations() -> dict[str, Any]:
 def run_five_million() -> dict[str, Any]:
     """Score five million rows in a stream: seconds, rows a second."""
     head = cached("gmm", gmm_head)
-    posterior = HMC().fit(head.features, head.labels, generator=torch.Generator().manual_seed(0))
+    posterior = HMC(prior_scale=1.0).fit(
+        head.features, head.labels, generator=torch.Generator().manual_seed(0)
+    )
     rows = head.features[:1024]
     epistemic = np.empty(5_000_000, dtype=np.float32)
     started = time.perf_counter()

@@ -45,7 +45,7 @@ def mean_and_error(values: list[float]) -> dict[str, float]:
 class Pool:
     """Fresh labelled points of the GMM task, scored once."""
 
-    epistemic: np.ndarray
+    ood_score: np.ndarray
     total: np.ndarray
     probabilities: np.ndarray
     labels: np.ndarray
@@ -53,8 +53,8 @@ class Pool:
     @classmethod
     def scored(cls, model: BaCOUnClassifier, points: np.ndarray, labels: np.ndarray) -> Pool:
         """All that a rule or a set may ask of the points."""
-        uncertainty = model.uncertainty(points)
-        return cls(uncertainty.epistemic, uncertainty.total, model.predict_proba(points), labels)
+        total = model.uncertainty(points).total
+        return cls(model.ood_score(points), total, model.predict_proba(points), labels)
 
     @property
     def predicted(self) -> np.ndarray:
@@ -77,7 +77,7 @@ def judge(pool: Pool, far: Pool, max_error: float, per_class: bool) -> dict[str,
     flagged, by_class, caught, accepted, errors = [], [], [], [], []
     for seen, new in pool.splits():
         rule = DeferralRule.calibrate(
-            seen.epistemic,
+            seen.ood_score,
             seen.total,
             seen.predicted == seen.labels,
             seen.predicted,
@@ -86,11 +86,11 @@ def judge(pool: Pool, far: Pool, max_error: float, per_class: bool) -> dict[str,
             confidence=CONFIDENCE,
             per_class=per_class,
         )
-        decision, reason = rule.decide(new.epistemic, new.total, new.predicted)
+        decision, reason = rule.decide(new.ood_score, new.total, new.predicted)
         unfamiliar, taken = reason == "unfamiliar", decision == "accept"
         flagged.append(unfamiliar.mean())
         by_class.append([unfamiliar[new.predicted == index].mean() for index in range(3)])
-        beyond = rule.decide(far.epistemic, far.total, far.predicted).reason
+        beyond = rule.decide(far.ood_score, far.total, far.predicted).reason
         caught.append((beyond == "unfamiliar").mean())
         accepted.append(taken.mean())
         if taken.any():

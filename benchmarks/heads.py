@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bacoun import BaCOUnClassifier
 from bacoun.datasets import gaussian_mixture, gaussian_mixture_regions, load_wine
+from bacoun.features import LearnedFeatures
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class Head:
 
 
 def gmm_head() -> Head:
-    """1500 x 1025 x 3: the network of step 2 on the GMM data, gate off as in the paper."""
+    """1500 x 1025 x 3: the network of step 2 on the GMM data, as wide as in the paper."""
     points, labels = gaussian_mixture(500, 0)
-    model = BaCOUnClassifier(gate=None, posterior="laplace", random_state=0).fit(points, labels)
+    model = _wide_model().fit(points, labels)
     regions = gaussian_mixture_regions()
     return Head(
         "GMM head",
@@ -53,10 +54,9 @@ def gmm_head() -> Head:
 
 
 def wine_head() -> Head:
-    """2476 x 1025 x 2: the network of step 2 on white wine, classes 5 and 7, gate off."""
+    """2476 x 1025 x 2: a network as wide as the paper's on white wine, classes 5 and 7."""
     wine = load_wine()
-    model = BaCOUnClassifier(gate=None, posterior="laplace", random_state=0)
-    model.fit(wine.points, wine.labels)
+    model = _wide_model().fit(wine.points, wine.labels)
     return Head(
         "Wine head",
         _features(model, wine.points),
@@ -64,6 +64,11 @@ def wine_head() -> Head:
         _features(model, wine.regions["in"][:100]),
         _features(model, wine.regions["ood"][:100]),
     )
+
+
+def _wide_model() -> BaCOUnClassifier:
+    wide = LearnedFeatures(hidden=(64, 64, 64, 1024), joint_softmax=True)
+    return BaCOUnClassifier(features=wide, posterior="laplace", ood_prior=0.0, random_state=0)
 
 
 def _features(model: BaCOUnClassifier, points: np.ndarray) -> Tensor:

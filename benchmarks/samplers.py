@@ -33,13 +33,14 @@ class Sampled:
 
 
 def ours(head: Head) -> Sampled:
-    """Lock-step HMC, default settings."""
-    return _from_bacoun(HMC(), head)
+    """Lock-step HMC, default settings but for the prior, which all samplers share."""
+    return _from_bacoun(HMC(prior_scale=1.0), head)
 
 
 def nutpie_whitened(head: Head) -> Sampled:
     """The NUTS of nutpie on our reduced, whitened density."""
-    return _from_bacoun(NUTS(n_chains=1, n_warmup=N_WARMUP, n_iterations=N_DRAWS), head)
+    nuts = NUTS(prior_scale=1.0, n_chains=1, n_warmup=N_WARMUP, n_iterations=N_DRAWS)
+    return _from_bacoun(nuts, head)
 
 
 def _from_bacoun(posterior: Any, head: Head) -> Sampled:
@@ -48,7 +49,9 @@ def _from_bacoun(posterior: Any, head: Head) -> Sampled:
     seconds = time.perf_counter() - started
     # The law of the logits at a point: chains where the data speaks, independent prior noise else.
     design = torch.cat([head.asked, torch.ones_like(head.asked[:, :1])], dim=1).double()
-    q, rho = posterior.reduction_.split(design)
+    basis = posterior.reduction_.basis.double()
+    q = design @ basis
+    rho = (design - q @ basis.T).norm(dim=1, keepdim=True)
     contrasts = _contrasts(head.n_classes)
     chains = posterior.chains_.double()
     along = torch.einsum("ctjr,pr->ctpj", chains, q)

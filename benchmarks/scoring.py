@@ -101,7 +101,6 @@ def rates(seconds: float, processor: float, load: float) -> dict[str, Any]:
 
 
 def differences(model: BaCOUnClassifier, rows: np.ndarray, evaluation: Any) -> dict[str, float]:
-    density = model.log_density(rows)
     slow = {
         "probabilities": model.predict_proba(rows),
         **model.uncertainty(rows).parts(),
@@ -111,25 +110,29 @@ def differences(model: BaCOUnClassifier, rows: np.ndarray, evaluation: Any) -> d
         name: float(np.abs(getattr(evaluation, name)[: len(rows)] - value).max())
         for name, value in slow.items()
     }
-    finite = np.isfinite(density)
-    gap = np.abs(evaluation.log_density[: len(rows)] - density)[finite]
-    return gaps | {"log_density, relative": float((gap / np.abs(density[finite]).clip(1)).max())}
+    unbounded = {"ood_score": model.ood_score(rows), "log_density": model.log_density(rows)}
+    for name, value in unbounded.items():
+        finite = np.isfinite(value)
+        gap = np.abs(getattr(evaluation, name)[: len(rows)] - value)[finite]
+        gaps[f"{name}, relative"] = float((gap / np.abs(value[finite]).clip(1)).max())
+    return gaps
 
 
 def parts(model: BaCOUnClassifier, rows: np.ndarray, n_rows: int = 2048) -> dict[str, float]:
     """What each part of a block costs, on one thread; the best of some."""
     torch.set_num_threads(1)
     points = model._standardised(rows[:n_rows])
-    features, rare = model._seen(points)
-    predictive = model.posterior_.predictive(unknown_scale=model.unknown_scale_)
+    features, scores = model._look(points)[:2]
+    predictive, doubt = model.posterior_._predictive(features.dtype), model.doubt_
     coordinates = torch.addmm(predictive.offset, features, predictive.basis)
     costs = {
         "standardise": best_of(lambda: model._standardised(rows[:n_rows])),
-        "network": best_of(lambda: model._seen(points)),
+        "network": best_of(lambda: model.features_.transform_with_log_odds(points)),
         "flows": best_of(lambda: model.boundary_.log_prob(points)),
+        "doubt": best_of(lambda: doubt.probability(doubt.score(scores))),
         "coordinates": best_of(lambda: torch.addmm(predictive.offset, features, predictive.basis)),
         "logits": best_of(lambda: coordinates @ predictive.weights),
-        "coordinates, logits, moments": best_of(lambda: predictive.moments(features, rare)),
+        "coordinates, logits, moments": best_of(lambda: predictive.moments(features)),
     }
     return {name: round(1e6 * seconds / n_rows, 2) for name, seconds in costs.items()}
 

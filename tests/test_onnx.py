@@ -3,12 +3,15 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from sklearn.base import BaseEstimator
 from sklearn.datasets import load_iris, make_blobs
 from sklearn.exceptions import NotFittedError
 from torch import nn
 from typer.testing import CliRunner
 
 from bacoun import BaCOUnClassifier, __version__
+from bacoun.boundary import CompactShell, FlowShell
 from bacoun.cli import app
 from bacoun.datasets import gaussian_mixture
 from bacoun.features import LearnedFeatures
@@ -18,6 +21,25 @@ from bacoun.posterior import HMC, NUTS, Laplace, MeanField
 onnxruntime = pytest.importorskip("onnxruntime")
 
 PARTS = ("total", "aleatoric", "epistemic")
+
+
+class Box(BaseEstimator):
+    """A boundary of one's own: points on the faces of a box; it has no density."""
+
+    def fit(self, points, labels, *, generator=None):
+        self.reach_ = 1.5 * points.abs().amax(dim=0)
+        return self
+
+    def sample(self, n_points, *, generator):
+        places = 2 * torch.rand(n_points, len(self.reach_), generator=generator) - 1
+        return places / places.abs().amax(dim=1, keepdim=True) * self.reach_
+
+
+class DenseBox(Box):
+    """The same with a density."""
+
+    def log_prob(self, points):
+        return -points.square().sum(dim=1)
 
 
 def run(path, X):
@@ -36,35 +58,55 @@ def near_and_far(points, n=100):
 
 
 def assert_agrees(model, X, path):
+    """What the graph says is what `evaluate` says."""
     export_onnx(model, path)
-    found, expected = run(path, X), model.uncertainty(X)
+    found, expected = run(path, X), model.evaluate(X)
     close = {"rtol": 0, "atol": 1e-4}
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), **close)
+    np.testing.assert_allclose(found["probabilities"], expected.probabilities, **close)
     for part in PARTS:
         assert found[part].shape == (len(X),)
         np.testing.assert_allclose(found[part], getattr(expected, part), **close, err_msg=part)
-    if model.boundary_ is not None:
-        np.testing.assert_allclose(found["p_ood"], model.ood_probability(X), **close)
+    assert ("ood_score" in found) == ("p_ood" in found) == (model.doubt_ is not None)
+    if model.doubt_ is not None:
+        np.testing.assert_allclose(found["p_ood"], expected.ood_probability, **close)
+        # A score has no upper end; what overflows in single precision is infinitely unfamiliar.
+        score, said = (np.minimum(each, 1e30) for each in (found["ood_score"], expected.ood_score))
+        np.testing.assert_allclose(score, said, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("gate", ["ood", None])
-def test_the_graph_agrees_on_the_mixture_near_and_far(tmp_path, gate):
+@pytest.mark.parametrize("ood_prior", [0.01, 0.5, 0.0])
+@pytest.mark.parametrize("joint_softmax", [False, True])
+def test_the_graph_agrees_on_the_mixture_near_and_far(tmp_path, ood_prior, joint_softmax):
     X, y = gaussian_mixture(500, 1)
-    model = BaCOUnClassifier.quick(random_state=0, gate=gate).fit(X, y)
+    model = BaCOUnClassifier.quick(random_state=0, ood_prior=ood_prior)
+    model.set_params(features__joint_softmax=joint_softmax).fit(X, y)
     assert_agrees(model, near_and_far(X), tmp_path / "model.onnx")
+
+
+def test_the_graph_agrees_on_the_edge(fast, moons, tmp_path):
+    model = fast(standardize=False).fit(*moons)
+    edge, _ = model.boundary_.sample(300, generator=torch.Generator().manual_seed(0))
+    assert_agrees(model, edge.numpy(), tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         {"posterior": HMC(n_draws=40, n_chains=8, n_warmup=10, n_iterations=20)},
-        {"posterior": Laplace(n_draws=40, fit_intercept=False), "gate": None},
+        {"posterior": Laplace(n_draws=40, fit_intercept=False)},
         {"boundary": None},
+        {"boundary": CompactShell(epochs=3, blocks=3)},
+        {"boundary": FlowShell(epochs=3, blocks=1, per_class=False)},
+        {"boundary": FlowShell(blocks=0)},
+        {"boundary": FlowShell(epochs=3, blocks=2, batch_norm=True), "ood_prior": 0.0},
         {"standardize": False},
         {"features": LearnedFeatures(hidden=(8, 1024), epochs=3, dropout=0.2)},
         {"posterior": Laplace(n_draws=40, prior_scale=0.2)},
     ],
-    ids=["hmc", "no bias", "nlm", "raw", "wide", "narrow"],
+    ids=[
+        *("hmc", "no bias", "nlm", "compact", "one flow", "Gaussians", "batch norm, no doubt"),
+        *("raw", "wide", "narrow"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_graph_agrees_whatever_the_steps(fast, moons, tmp_path, settings):
@@ -73,7 +115,7 @@ def test_the_graph_agrees_whatever_the_steps(fast, moons, tmp_path, settings):
 
 
 def test_the_graph_of_nuts_agrees(fast, moons, tmp_path):
-    model = fast(gate=None).fit(*moons)
+    model = fast().fit(*moons)
     state = model.posterior_.get_state()  # its draws, without the time it takes to make them
     model.posterior_ = NUTS(n_draws=50).set_state(state)
     assert_agrees(model, near_and_far(moons[0]), tmp_path / "model.onnx")
@@ -85,14 +127,42 @@ def test_the_graph_agrees_with_many_classes(fast, tmp_path, n_classes):
     assert_agrees(fast().fit(X, y), near_and_far(X), tmp_path / "model.onnx")
 
 
+def test_the_graph_agrees_if_a_class_is_too_small_for_a_flow(fast, moons, tmp_path):
+    X, y = moons
+    rows = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:10]])
+    model = fast().fit(X[rows], y[rows])
+    assert [flow.blocks for flow in model.boundary_.flows_] == [2, 0]
+    assert_agrees(model, near_and_far(X), tmp_path / "model.onnx")
+
+
+def test_the_graph_agrees_on_one_column(fast, moons, tmp_path):
+    model = fast(boundary=FlowShell(blocks=0)).fit(moons[0][:, :1], moons[1])
+    assert_agrees(model, near_and_far(moons[0][:, :1]), tmp_path / "model.onnx")
+
+
+def test_a_boundary_without_a_density_leaves_the_edge(fast, moons, tmp_path):
+    model = fast(boundary=Box()).fit(*moons)
+    assert list(model.doubt_.tails) == ["edge"]
+    assert_agrees(model, near_and_far(moons[0]), tmp_path / "model.onnx")
+
+
 def test_the_graph_keeps_the_laws_of_uncertainty(fast, moons, tmp_path):
     export_onnx(fast().fit(*moons), tmp_path / "model.onnx")
     found = run(tmp_path / "model.onnx", near_and_far(moons[0]))
-    assert list(found) == ["probabilities", *PARTS, "p_ood"]
+    assert list(found) == ["probabilities", *PARTS, "ood_score", "p_ood"]
     np.testing.assert_allclose(found["probabilities"].sum(axis=1), 1, atol=1e-6)
     assert (found["epistemic"] >= 0).all()
     assert (found["total"] <= np.float32(np.log(2))).all()
     np.testing.assert_allclose(found["aleatoric"] + found["epistemic"], found["total"], atol=1e-6)
+    order = np.argsort(found["ood_score"])
+    assert (np.diff(found["p_ood"][order]) >= 0).all()
+    assert ((found["p_ood"] >= 0) & (found["p_ood"] <= 1)).all()
+
+
+def test_nan_gives_nan(fast, moons, tmp_path):
+    export_onnx(fast().fit(*moons), tmp_path / "model.onnx")
+    for name, values in run(tmp_path / "model.onnx", [[np.nan, 0.0]]).items():
+        assert np.isnan(values).all(), name
 
 
 def test_columns_far_from_zero_keep_their_digits(fast, moons, tmp_path):
@@ -126,6 +196,9 @@ def test_metadata_name_classes_and_columns(fast, moons, tmp_path):
     [
         ({"posterior": MeanField(n_draws=5, n_iterations=10)}, "got MeanField. Fit with one"),
         ({"features": nn.Sequential(nn.Linear(2, 4), nn.Tanh())}, "this network has a Tanh"),
+        ({"boundary": FlowShell(epochs=3, blocks=2, batch_norm=True)}, "flows with batch_norm"),
+        ({"boundary": CompactShell(n_components=2, epochs=3)}, "has its principal components"),
+        ({"boundary": DenseBox()}, "DenseBox has code of your own"),
     ],
 )
 def test_what_cannot_be_exported_is_named_and_nothing_is_written(
@@ -135,6 +208,13 @@ def test_what_cannot_be_exported_is_named_and_nothing_is_written(
         export_onnx(fast(**settings).fit(*moons), tmp_path / "model.onnx")
     assert "\n" not in str(info.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flow_of_one_column_is_named(fast, moons, tmp_path):
+    model = fast().fit(moons[0][:, :1], moons[1])
+    with pytest.raises(ValueError, match="flows of a single input") as info:
+        export_onnx(model, tmp_path / "model.onnx")
+    assert "\n" not in str(info.value)
 
 
 def test_a_file_is_replaced_only_if_told(fast, moons, tmp_path):

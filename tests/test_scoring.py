@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from bacoun import BaCOUnClassifier
 from bacoun.datasets import gaussian_mixture, load_wine
 from bacoun.deferral import prediction_set_threshold, prediction_sets
-from bacoun.features import LearnedFeatures, gated
+from bacoun.features import LearnedFeatures
 from bacoun.posterior import HMC, Laplace, MeanField
 
 PARTS = ("total", "aleatoric", "epistemic")
@@ -39,6 +39,12 @@ def near_and_far(points, seed=0, n=150):
     return np.concatenate([rows, rows + noise, rows + 5 * noise, rows + 1000 * noise])
 
 
+def assert_score_agrees(found, expected):
+    """A score has no upper end; what overflows is infinitely unfamiliar either way."""
+    found, expected = (np.minimum(each, 1e30) for each in (found, expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def assert_agrees(model, X):
     found = model.evaluate(X)
     np.testing.assert_allclose(found.probabilities, model.predict_proba(X), rtol=0, atol=1e-4)
@@ -47,7 +53,8 @@ def assert_agrees(model, X):
         got = getattr(found, part)
         assert got.dtype == np.float64
         np.testing.assert_allclose(got, getattr(expected, part), rtol=0, atol=1e-4, err_msg=part)
-    if found.ood_probability is not None:
+    assert_score_agrees(found.ood_score, model.ood_score(X))
+    if model.doubt_ is not None:
         np.testing.assert_allclose(
             found.ood_probability, model.ood_probability(X), rtol=0, atol=1e-4
         )
@@ -58,19 +65,19 @@ def assert_agrees(model, X):
 # --- one pass, all answers ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gate", ["ood", None])
-def test_evaluate_agrees_on_the_mixture_near_and_far(gate):
+@pytest.mark.parametrize("ood_prior", [0.01, 0.5, 0.0])
+def test_evaluate_agrees_on_the_mixture_near_and_far(ood_prior):
     X, y = gaussian_mixture(500, 1)
-    model = BaCOUnClassifier.quick(random_state=0, gate=gate).fit(X, y)
+    model = BaCOUnClassifier.quick(random_state=0, ood_prior=ood_prior).fit(X, y)
     assert_agrees(model, near_and_far(X))
 
 
-@pytest.mark.parametrize("gate", ["ood", None])
-def test_evaluate_agrees_on_wine_near_and_far(gate):
+@pytest.mark.parametrize("ood_prior", [0.01, 0.0])
+def test_evaluate_agrees_on_wine_near_and_far(ood_prior):
     wine = load_wine()
-    wide = LearnedFeatures(epochs=10)  # 1024 features, as by default
+    wide = LearnedFeatures(hidden=(64, 64, 64, 1024), epochs=10)  # as the paper has it
     model = BaCOUnClassifier.quick(
-        random_state=0, gate=gate, features=wide, posterior=Laplace(n_draws=200)
+        random_state=0, ood_prior=ood_prior, features=wide, posterior=Laplace(n_draws=200)
     ).fit(wine.points, wine.labels)
     assert_agrees(model, near_and_far(wine.points))
     assert_agrees(model, np.concatenate([region[:200] for region in wine.regions.values()]))
@@ -81,10 +88,10 @@ def test_evaluate_agrees_on_wine_near_and_far(gate):
     [
         {"boundary": None},
         {"posterior": HMC(n_draws=60, n_chains=8, n_warmup=10, n_iterations=20)},
-        {"posterior": Laplace(n_draws=40, fit_intercept=False), "gate": None},
+        {"posterior": Laplace(n_draws=40, fit_intercept=False)},
         {"posterior": MeanField(n_draws=5, n_iterations=10)},
-        {"posterior": OwnHead(), "gate": None},
-        {"features": Identity(), "gate": None},
+        {"posterior": OwnHead()},
+        {"features": Identity()},
         {"standardize": False},
         {"posterior": Laplace(n_draws=40, prior_scale=0.2)},
     ],
@@ -112,9 +119,17 @@ def test_what_a_model_cannot_know_is_none(fast, moons):
     nlm = fast(boundary=None).fit(*moons).evaluate(moons[0])
     assert nlm.ood_probability is None
     assert nlm.log_density is None
-    blind = fast(features=Identity(), gate=None).fit(*moons).evaluate(moons[0])
-    assert blind.ood_probability is None
-    assert blind.log_density is not None
+    paper = fast(ood_prior=0.0).fit(*moons).evaluate(moons[0])
+    assert paper.ood_probability is None
+    assert paper.log_density is not None
+
+
+@pytest.mark.parametrize("settings", [{"boundary": None}, {"ood_prior": 0.0}], ids=["nlm", "paper"])
+def test_without_doubt_the_score_is_epistemic(fast, moons, settings):
+    model = fast(**settings).fit(*moons)
+    found = model.evaluate(moons[0])
+    np.testing.assert_array_equal(found.ood_score, found.epistemic)
+    np.testing.assert_array_equal(model.ood_score(moons[0]), model.uncertainty(moons[0]).epistemic)
 
 
 def test_evaluate_keeps_the_laws_of_uncertainty(fast, moons):
@@ -138,21 +153,6 @@ def test_evaluate_needs_a_fit_and_numbers(fast, moons):
         fast().evaluate(moons[0])
     with pytest.raises(ValueError, match="contains NaN"):
         fast().fit(*moons).evaluate([[np.nan, 0.0]])
-
-
-@pytest.mark.parametrize(("tol", "scale"), [(0.0, 1.0), (0.01, 3.0), (5.0, 0.5)])
-def test_halves_need_not_be_built(tol, scale):
-    head = Laplace(n_draws=30, tol=tol, fit_intercept=False)
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randn(80, 12, generator=generator)
-    labels = torch.arange(80) % 3
-    head.fit(gated(features.double(), torch.zeros(80)), labels, generator=generator)
-    new, g = 3 * torch.randn(200, 12, generator=generator), torch.rand(200, generator=generator)
-    g[:2] = torch.tensor([0.0, 1.0])
-    expected = head.predict_moments(gated(new.double(), g.double(), scale))
-    found = head.predictive(unknown_scale=scale).moments(new, g)
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=5e-5)
 
 
 # --- prediction sets ------------------------------------------------------------------------------

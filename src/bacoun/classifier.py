@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from importlib.metadata import version
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,7 +18,6 @@ from torch import Generator, Tensor, nn
 from bacoun.boundary import FlowOutlierRemover, least_likely
 from bacoun.checkpoint import Checkpoint
 from bacoun.estimator import BayesianClassifier, Evaluation, evaluation_of
-from bacoun.features import as_if_rare, gated
 from bacoun.posterior import Health
 from bacoun.progress import progress_bars
 from bacoun.protocols import BoundarySampler, EdgeAwareFeatureMap, FeatureMap, LastLayer
@@ -36,11 +34,27 @@ from bacoun.steps import (
 )
 from bacoun.storage import read_model, write_model
 from bacoun.training import OnEpoch
-from bacoun.uncertainty import Uncertainty
+from bacoun.uncertainty import (
+    Doubt,
+    Tail,
+    Uncertainty,
+    decompose,
+    doubted,
+    doubted_draws,
+)
 from bacoun.validation import checked
 
-_PRIOR_FOR_IMAGES = 0.3  # chosen on left-out digits, see the experiment mnist-choice
+_FEWEST_HELD_OUT = 20  # points to take a 95 % quantile from
 _TRANSFORMED_AT_ONCE = 8192  # of images, convolutions make much more than what goes in
+
+
+class _Look(NamedTuple):
+    """What steps 1 and 2 say about N points: the last two are None without doubt."""
+
+    features: Tensor  # (N, L)
+    scores: dict[str, Tensor]  # of unfamiliarity, (N,) each
+    score: Any  # (N,), all of them in one
+    kappa: Any  # (N,), probability of being unknown
 
 
 class BaCOUnClassifier(BayesianClassifier):
@@ -52,17 +66,15 @@ class BaCOUnClassifier(BayesianClassifier):
         Step 1, which draws points on the edge of the data: of all inputs, or, "compact-shell" with
         more than 128 of them, of their principal components. None: a neural linear model.
     features : "learned", torch.nn.Module or FeatureMap
-        Step 2, which learns the K classes and the edge. A module becomes the network's body.
+        Step 2, which learns the K classes and to tell data from edge. A module becomes the
+        network's body.
     posterior : "hmc", "nuts", "mean-field", "laplace" or LastLayer
-        Step 3, which infers a posterior over linear classifiers on the frozen features. Given by
-        name, it starts from a prior of scale 1, for images of 0.3.
-    gate : "ood" or None
-        "ood" hands the features over to weights that keep their prior wherever the network of
-        step 2 says out of distribution, so that posterior draws disagree there. None is the paper.
-    ood_share : float
-        How many of the points to be scored are out of distribution, to begin with: the gate and
-        `ood_probability` start from there. Larger: new points count as unknown sooner. The default
-        is the share of the data's own mass that the shell of step 1 leaves outside.
+        Step 3, which infers a posterior over linear classifiers on the frozen features.
+    ood_prior : float
+        Prior probability, from 0 to below 1, that a scored point is out of distribution. It rises
+        with the distance from the data to `ood_probability`, and epistemic uncertainty with it:
+        see `bacoun.uncertainty.Doubt`. Larger: new points are doubted sooner. 0 is the paper, in
+        which only the draws of step 3 can disagree.
     n_boundary : "balanced" or int
         Number of edge points. "balanced": at least as many as in a class, more for few classes; for
         images, half as many as there are.
@@ -88,6 +100,7 @@ class BaCOUnClassifier(BayesianClassifier):
     image_shape_ : (C, H, W), or None if the model was fitted to a table
     boundary_, features_, posterior_
         The fitted steps.
+    doubt_ : Doubt, or None if there is no boundary or `ood_prior` is 0
     outliers_ : ndarray of int of shape (n,)
         Rows of the training set that were left out.
     health_ : Health
@@ -109,8 +122,7 @@ class BaCOUnClassifier(BayesianClassifier):
         boundary: str | BoundarySampler | None = "compact-shell",
         features: str | nn.Module | FeatureMap = "learned",
         posterior: str | LastLayer = "hmc",
-        gate: Literal["ood"] | None = "ood",
-        ood_share: float = 0.01,
+        ood_prior: float = 0.01,
         n_boundary: int | Literal["balanced"] = "balanced",
         contamination: float = 0.0,
         standardize: bool = True,
@@ -122,8 +134,7 @@ class BaCOUnClassifier(BayesianClassifier):
         self.boundary = boundary
         self.features = features
         self.posterior = posterior
-        self.gate = gate
-        self.ood_share = ood_share
+        self.ood_prior = ood_prior
         self.n_boundary = n_boundary
         self.contamination = contamination
         self.standardize = standardize
@@ -134,7 +145,7 @@ class BaCOUnClassifier(BayesianClassifier):
 
     @classmethod
     def paper(cls, experiment: str, **settings: Any) -> Self:
-        """The paper's hyperparameters for "gmm", "moons", "wine" or "mnist" (gate off)."""
+        """The paper's hyperparameters for "gmm", "moons", "wine" or "mnist"."""
         from bacoun.presets import paper_settings
 
         return cls(**(paper_settings(experiment) | settings))
@@ -172,8 +183,6 @@ class BaCOUnClassifier(BayesianClassifier):
         """
         boundary, features, posterior = self._fresh_steps()
         points, labels = self._validated(X, y)
-        if self.image_shape_ is not None and isinstance(self.posterior, str):
-            posterior.set_params(prior_scale=_PRIOR_FOR_IMAGES)
         generator = as_generator(self.random_state)
         kept: Checkpoint | None = None
         if checkpoint is not None:
@@ -187,26 +196,43 @@ class BaCOUnClassifier(BayesianClassifier):
                 )
                 rows = np.setdiff1d(np.arange(len(points)), self.outliers_)
                 points, labels = self._validated(_take(X, rows), _take(y, rows))
-            n_edge = self._n_edge(len(points))
 
-            def run(name: str, step: Any, *data: Tensor) -> Any:
+            def run(name: str, step: Any, *data: Tensor, **offered: Any) -> Any:
                 part = kept and kept.section(name)
-                return fit_step(
-                    step, *data, generator=generator, on_epoch=bar_for(name), checkpoint=part
-                )
+                offered |= {"on_epoch": bar_for(name), "checkpoint": part}
+                return fit_step(step, *data, generator=generator, **offered)
 
-            inputs, targets = points, labels
-            self.boundary_ = None
-            self.gated_ = self.gate is not None and boundary is not None
+            self.boundary_: Any = None
+            self.doubt_: Doubt | None = None
+            edge: dict[str, Tensor | None] = {}
             if boundary is not None:
                 self.boundary_ = run("boundary", boundary, points.flatten(1), labels)
-                edge = self.boundary_.sample(n_edge, generator=generator)
-                edge = edge.view(-1, *points.shape[1:])
-                self.edge_odds_, self.ood_share_ = n_edge / len(points), float(self.ood_share)
-                inputs, targets = with_edge_class(points, labels, edge)
-            self.features_ = run("features", features, inputs, targets)
-            self.posterior_ = run("posterior", posterior, self._training_design(points), labels)
+                edge = self._draw_edge(points, generator)
+            self.features_ = run("features", features, points, labels, **edge)
+            self.posterior_ = run("posterior", posterior, self._features_of(points), labels)
+            self.doubt_ = self._learn_doubt(points)
         return self
+
+    def _draw_edge(self, points: Tensor, generator: Generator) -> dict[str, Tensor | None]:
+        """Edge points, of the shape of points, and the class of each if the boundary knows it."""
+        drawn = self.boundary_.sample(self._n_edge(len(points)), generator=generator)
+        edge, labels = drawn if isinstance(drawn, tuple) else (drawn, None)
+        return {"edge": edge.view(-1, *points.shape[1:]), "edge_labels": labels}
+
+    def _learn_doubt(self, points: Tensor) -> Doubt | None:
+        """Doubt from how unfamiliar those points look that a step was not fitted to."""
+        if self.boundary_ is None or self.ood_prior == 0:
+            return None
+        rows = self._held_out_rows().to(points.device)
+        known = points[rows] if len(rows) >= _FEWEST_HELD_OUT else points
+        blocks = [self._look(block).scores for block in known.split(_TRANSFORMED_AT_ONCE)]
+        tails = {name: Tail.of(torch.cat([block[name] for block in blocks])) for name in blocks[0]}
+        return Doubt(float(self.ood_prior), tails)
+
+    def _held_out_rows(self) -> Tensor:
+        """Indices of training points that the step which tells the unfamiliar was not fitted to."""
+        step = self.boundary_ if _tells_density(self.boundary_) else self.features_
+        return getattr(step, "held_out_rows_", torch.empty(0, dtype=torch.int64))
 
     def update(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Infer the posterior of step 3 anew; flow and network stay as they are.
@@ -231,7 +257,7 @@ class BaCOUnClassifier(BayesianClassifier):
         with progress_bars(self.verbose) as bar_for:
             self.posterior_ = fit_step(
                 posterior,
-                self._training_design(points),
+                self._features_of(points),
                 labels,
                 generator=as_generator(self.random_state),
                 on_epoch=bar_for("posterior"),
@@ -250,11 +276,10 @@ class BaCOUnClassifier(BayesianClassifier):
 
     def _fresh_steps(self) -> tuple[Any, Any, Any]:
         """Clones of the three steps, names turned into objects and our own settings filled in."""
-        if self.gate not in ("ood", None):
-            raise ValueError(f"gate must be 'ood' or None; got {self.gate!r}.")
-        if not isinstance(self.ood_share, Real) or not 0 < self.ood_share < 1:
+        if not isinstance(self.ood_prior, Real) or not 0 <= self.ood_prior < 1:
             raise ValueError(
-                f"ood_share must lie between 0 and 1; got {self.ood_share!r}. Try 0.01."
+                "ood_prior must be a probability, from 0 to below 1; got "
+                f"{self.ood_prior!r}. Try 0.01."
             )
         if not isinstance(self.contamination, Real) or not 0 <= self.contamination < 0.5:
             raise ValueError(
@@ -266,14 +291,13 @@ class BaCOUnClassifier(BayesianClassifier):
         posterior = clone(make_step("posterior", self.posterior), safe=False)
         if "n_jobs" in settings_of(boundary) and boundary.n_jobs is None:
             boundary.set_params(n_jobs=self.n_jobs)
-        gated = self.gate is not None and boundary is not None
-        if gated and not isinstance(features, EdgeAwareFeatureMap):
+        told = isinstance(features, EdgeAwareFeatureMap) or _tells_density(boundary)
+        if boundary is not None and self.ood_prior > 0 and not told:
             raise ValueError(
-                "gate='ood' needs a feature map with transform_with_proba; "
-                f"{type(features).__name__} has none. Pass gate=None."
+                "ood_prior needs a boundary with log_prob, or a feature map with "
+                f"transform_with_log_odds; {type(boundary).__name__} and {type(features).__name__} "
+                "have neither. Pass ood_prior=0."
             )
-        if gated and "fit_intercept" in settings_of(posterior):
-            posterior.set_params(fit_intercept=False)  # the gate brings its own two bias columns
         return boundary, features, posterior
 
     def _find_outliers(
@@ -320,43 +344,59 @@ class BaCOUnClassifier(BayesianClassifier):
         Parameters
         ----------
         split : bool
-            Also split epistemic into `model`, doubt about the weights in which the data outweighs
-            the prior, and `ood`, doubt about all others; for a posterior of "hmc", "nuts" or
-            "laplace". All parts then come from nested draws: they add up exactly, and differ from
-            those without split by Monte Carlo error and by a Gaussian approximation of the weights
-            in which the prior outweighs the data.
+            Also split epistemic, without remainder, into `model`, what the weights of step 3 leave
+            open, and `ood`, what is added because the row may be unlike anything learned.
         """
         return self._uncertainty(X, self._nested_moments if split else self._moments)
 
+    def ood_score(self, X: ArrayLike) -> np.ndarray:
+        """How unfamiliar (N,) each row is: about 0 inside the data, 1 at its edge, then growing.
+
+        Without doubt, that is without a boundary or with `ood_prior=0`, epistemic uncertainty.
+        """
+        check_is_fitted(self)
+        if self.doubt_ is None:
+            return super().ood_score(X)
+        (score,) = self._score(X, lambda points: (self._look(points).score,))
+        return score
+
     def ood_probability(self, X: ArrayLike) -> np.ndarray:
-        """How likely (N,) each row is out of distribution, if `ood_share` of all rows are."""
-        raw = torch.from_numpy(self.region_proba(X)[:, -1].astype(np.float64))
-        return as_if_rare(raw, self.edge_odds_, self.ood_share_).numpy()
+        """How likely (N,) each row is out of distribution, if `ood_prior` of all rows are."""
+        check_is_fitted(self)
+        if self.doubt_ is None:
+            raise ValueError(
+                "ood_probability needs a boundary and an ood_prior above 0; this model lacks one. "
+                "Fit with boundary='compact-shell' and ood_prior=0.01."
+            )
+        (kappa,) = self._score(X, lambda points: (self._look(points).kappa,))
+        return kappa
 
     def region_proba(self, X: ArrayLike) -> np.ndarray:
-        """Probabilities (N, K+1) of the network of step 2; the last column is the edge class."""
+        """Probabilities (N, K+1) of the network of step 2; the last column is the edge."""
         check_is_fitted(self)
-        if self.boundary_ is None or not isinstance(self.features_, EdgeAwareFeatureMap):
+        if self.boundary_ is None or not hasattr(self.features_, "region_proba"):
             raise ValueError(
                 "the network must have learned an edge class; this model has none. "
                 "Fit with boundary='compact-shell' and features='learned'."
             )
-        (probabilities,) = self._score(
-            X, lambda points: self.features_.transform_with_proba(points)[1:]
-        )
+        (probabilities,) = self._score(X, lambda points: (self.features_.region_proba(points),))
         return probabilities
 
     def log_density(self, X: ArrayLike) -> np.ndarray:
         """Log density (N,) of each row under the flow of step 1, in nats and the units of X."""
         check_is_fitted(self)
-        if not isinstance(self.boundary_, BoundarySampler):
+        if not _tells_density(self.boundary_):
             raise ValueError(
                 "the boundary must have log_prob to give a density; this model has none such. "
                 "Fit with boundary='compact-shell'."
             )
-        flow = self.boundary_
-        (standard,) = self._score(X, lambda points: (flow.log_prob(points.flatten(1)).double(),))
-        return standard - np.log(self.scale_).sum()
+        (standard,) = self._score(X, lambda points: (self._log_prob(points, {}),))
+        return standard - self._log_units
+
+    @property
+    def _log_units(self) -> float:
+        """What a log density loses between standardised inputs and the units of X."""
+        return float(np.log(self.scale_).sum())
 
     @property
     def health_(self) -> Health:
@@ -365,80 +405,76 @@ class BaCOUnClassifier(BayesianClassifier):
         health: Health = self.posterior_.health_
         return health
 
-    # Step 3 works in float64: in float32 a matrix product rounds a row by its place in the block,
-    # and the remainder rho, a difference of squares, would make that visible.
-
-    def _training_design(self, points: Tensor) -> Tensor:
-        """What step 3 learns from: features of points known to be in distribution."""
+    def _features_of(self, points: Tensor) -> Tensor:
+        """Features (N, L) for step 3, which works in float64: what it subtracts nearly cancels."""
         blocks = points.split(_TRANSFORMED_AT_ONCE)
-        features = torch.cat([self.features_.transform(block) for block in blocks]).double()
-        return gated(features, features.new_zeros(len(features))) if self.gated_ else features
+        return torch.cat([self.features_.transform(block) for block in blocks]).double()
 
-    def _design(self, points: Tensor) -> Tensor:
-        """What step 3 sees of new points: features, gated if the gate is on."""
-        features, rare = self._seen(points)
-        return (
-            gated(features.double(), rare, self.unknown_scale_)
-            if self.gated_
-            else features.double()
-        )
-
-    @property
-    def unknown_scale_(self) -> float:
-        """What gives the weights of the gate's second half a standard prior, whatever the first's.
-
-        The prior that suits known classes, a narrow one for images, would have draws agree about
-        the unknown.
-        """
-        scale = getattr(self.posterior_, "prior_scale_", getattr(self.posterior_, "prior_scale", 1))
-        return 1 / float(scale)
-
-    def _seen(self, points: Tensor) -> tuple[Tensor, Any]:
-        """Features (N, L); p(OOD) (N,), or None if the network has learned no edge."""
-        if self.boundary_ is None or not isinstance(self.features_, EdgeAwareFeatureMap):
-            return self.features_.transform(points), None
-        features, probabilities = self.features_.transform_with_proba(points)
-        return features, as_if_rare(probabilities[:, -1].double(), self.edge_odds_, self.ood_share_)
+    def _look(self, points: Tensor) -> _Look:
+        """What steps 1 and 2 have to say about standardised points."""
+        flat, scores = points.flatten(1), {}
+        features = self.features_.transform(points)
+        if hasattr(self.boundary_, "unfamiliarity"):
+            scores = self.boundary_.unfamiliarity(flat)
+        elif _tells_density(self.boundary_):
+            scores = {"density": -self.boundary_.log_prob(flat)}
+        elif self.boundary_ is not None and isinstance(self.features_, EdgeAwareFeatureMap):
+            scores = {"edge": self.features_.transform_with_log_odds(points)[1]}
+        if self.doubt_ is None:
+            return _Look(features, scores, None, None)
+        score = self.doubt_.score(scores)
+        return _Look(features, scores, score, self.doubt_.probability(score))
 
     def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
-        extra = {"joint": True} if joint else {}
-        return self.posterior_.predict_proba_samples(self._design(points), **extra)
+        seen, extra = self._look(points), {"joint": True} if joint else {}
+        draws: Tensor = self.posterior_.predict_proba_samples(seen.features.double(), **extra)
+        return draws if seen.kappa is None else doubted_draws(draws, seen.kappa)
 
     def _moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Mean over draws of the class probabilities (N, K) and of their entropy (N,)."""
+        seen = self._look(points)
+        return self._moments_of(seen.features.double(), seen.kappa)
+
+    def _moments_of(self, features: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor]:
         if hasattr(self.posterior_, "predict_moments"):
-            return self.posterior_.predict_moments(self._design(points))
-        return super()._moments(points)
+            mean, mean_entropy = self.posterior_.predict_moments(features)
+        else:
+            samples = self.posterior_.predict_proba_samples(features)
+            mean, mean_entropy = (
+                samples.mean(dim=0, dtype=torch.float64),
+                decompose(samples).aleatoric,
+            )
+        if kappa is None:
+            return mean, mean_entropy
+        return doubted(mean, kappa), (1 - kappa) * mean_entropy
 
-    def _evaluator(self) -> Callable[[Tensor], Evaluation[Tensor]]:
-        predictive: Any = None
-        if hasattr(self.posterior_, "predictive"):
-            scale = self.unknown_scale_ if self.gated_ else None
-            predictive = self.posterior_.predictive(unknown_scale=scale)
-        log_prob = self.boundary_.log_prob if isinstance(self.boundary_, BoundarySampler) else None
-        units = float(np.log(self.scale_).sum())
+    def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
+        seen, density = self._look(points), None
+        if _tells_density(self.boundary_):
+            density = self._log_prob(points, seen.scores) - self._log_units
+        return evaluation_of(
+            *self._moments_of(seen.features, seen.kappa),
+            ood_score=seen.score,
+            ood_probability=seen.kappa,
+            log_density=density,
+        )
 
-        def evaluate(points: Tensor) -> Evaluation[Tensor]:
-            features, rare = self._seen(points)
-            if predictive is None:
-                mean, mean_entropy = self._moments_in_parts(points)
-            else:
-                share = rare if self.gated_ else None
-                mean, mean_entropy = predictive.moments(features, share)
-            density = None if log_prob is None else log_prob(points.flatten(1)).double() - units
-            return evaluation_of(mean, mean_entropy, rare, density)
-
-        return evaluate
+    def _log_prob(self, points: Tensor, scores: dict[str, Tensor]) -> Tensor:
+        """Log density (N,) in standardised inputs; not worked out twice where scores hold it."""
+        if scores.keys() == {"density"}:
+            return -scores["density"].double()
+        log_prob: Tensor = self.boundary_.log_prob(points.flatten(1))
+        return log_prob.double()
 
     def _nested_moments(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What `from_moments` needs to split epistemic: (N, K), (N,) and (N,)."""
-        if not hasattr(self.posterior_, "predict_split"):
-            raise ValueError(
-                "split=True needs a posterior of 'hmc', 'nuts' or 'laplace'; got "
-                f"{type(self.posterior_).__name__}. Fit with one of these, or pass split=False."
-            )
-        mean, inner_entropy, mean_entropy = self.posterior_.predict_split(self._design(points))
-        return mean, mean_entropy, inner_entropy
+        seen = self._look(points)
+        draws = self.posterior_.predict_proba_samples(seen.features.double())
+        mean, mean_entropy = draws.mean(dim=0), decompose(draws).aleatoric
+        if seen.kappa is None:
+            return mean, mean_entropy, mean_entropy
+        known = torch.special.entr(doubted(draws, seen.kappa)).sum(dim=2).mean(dim=0)
+        return doubted(mean, seen.kappa), (1 - seen.kappa) * mean_entropy, known
 
     # --- settings and files --------------------------------------------------------------------
 
@@ -473,8 +509,7 @@ class BaCOUnClassifier(BayesianClassifier):
         return {
             "bacoun": version("bacoun"),
             "settings": {
-                "gate": self.gate,
-                "ood_share": float(getattr(self, "ood_share_", self.ood_share)),
+                "ood_prior": plain(self.ood_prior),
                 "n_boundary": plain(self.n_boundary),
                 "contamination": plain(self.contamination),
                 "standardize": self.standardize,
@@ -488,7 +523,7 @@ class BaCOUnClassifier(BayesianClassifier):
             "mean": torch.from_numpy(self.mean_),
             "scale": torch.from_numpy(self.scale_),
             "outliers": torch.from_numpy(self.outliers_),
-            "edge_odds": getattr(self, "edge_odds_", None),
+            "doubt": None if self.doubt_ is None else self.doubt_.get_state(),
             "set_scores": torch.from_numpy(self.set_scores_)
             if hasattr(self, "set_scores_")
             else None,
@@ -532,11 +567,10 @@ class BaCOUnClassifier(BayesianClassifier):
             step = unpack_step(name, content["steps"][name], body)
             setattr(model, f"{name}_", step)
             setattr(model, name, None if step is None else clone(step))
-        if content["edge_odds"] is not None:
-            model.edge_odds_, model.ood_share_ = content["edge_odds"], model.ood_share
+        doubt = content["doubt"]
+        model.doubt_ = None if doubt is None else Doubt.from_state(doubt)
         if content.get("set_scores") is not None:
             model.set_scores_ = content["set_scores"].cpu().numpy()
-        model.gated_ = model.gate is not None and model.boundary_ is not None
         return model
 
 
@@ -545,7 +579,6 @@ def _take(table: Any, rows: np.ndarray) -> Any:
     return _safe_indexing(table if hasattr(table, "__getitem__") else np.asarray(table), rows)
 
 
-def with_edge_class(points: Tensor, labels: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
-    """Points and edge together (N + n, D), the edge as one more class (N + n,)."""
-    edge_class = labels.new_full((len(edge),), int(labels.max()) + 1)
-    return torch.cat([points, edge]), torch.cat([labels, edge_class])
+def _tells_density(boundary: Any) -> bool:
+    """Whether a boundary, which may be None or a user's own, gives a log density."""
+    return hasattr(boundary, "log_prob")

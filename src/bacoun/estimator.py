@@ -46,7 +46,9 @@ class Evaluation(Generic[Array]):
         Mean over posterior draws; columns in the order of `classes_`.
     total, aleatoric, epistemic : (N,)
         In nats; see `Uncertainty`.
-    ood_probability : (N,), or None if no network has learned an edge class
+    ood_score : (N,)
+        How unfamiliar each row is; see the classifier's own `ood_score`.
+    ood_probability : (N,), or None if the classifier knows none
     log_density : (N,), or None if no flow was fitted
         In nats and the units of X.
     """
@@ -55,15 +57,13 @@ class Evaluation(Generic[Array]):
     total: Array
     aleatoric: Array
     epistemic: Array
+    ood_score: Array
     ood_probability: Array | None = None
     log_density: Array | None = None
 
 
 def evaluation_of(
-    mean: Tensor,
-    mean_entropy: Tensor,
-    ood_probability: Tensor | None = None,
-    log_density: Tensor | None = None,
+    mean: Tensor, mean_entropy: Tensor, ood_score: Tensor | None = None, **known: Tensor | None
 ) -> Evaluation[Tensor]:
     """From mean probabilities (N, K) and mean entropy (N,) over draws, and what else is known."""
     parts = from_moments(mean, mean_entropy)
@@ -72,8 +72,8 @@ def evaluation_of(
         parts.total,
         parts.aleatoric,
         parts.epistemic,
-        ood_probability,
-        log_density,
+        parts.epistemic if ood_score is None else ood_score,
+        **known,
     )
 
 
@@ -175,6 +175,10 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
         return Uncertainty(*self._score(X, parts))
 
+    def ood_score(self, X: ArrayLike) -> np.ndarray:
+        """How unfamiliar (N,) each row is; here its epistemic uncertainty, in nats."""
+        return self.uncertainty(X).epistemic
+
     def evaluate(self, X: ArrayLike) -> Evaluation[np.ndarray]:
         """All answers about each row in one pass, in single precision: for many rows.
 
@@ -183,10 +187,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         table: np.ndarray = checked(self, X, reset=False)
-        evaluator = self._evaluator()
 
         def evaluate_from(start: int) -> list[np.ndarray | None]:
-            block = evaluator(self._standardised(table[start : start + LARGE_BLOCK]))
+            block = self._evaluation(self._standardised(table[start : start + LARGE_BLOCK]))
             columns = (getattr(block, field.name) for field in fields(block))
             return [None if column is None else column.cpu().numpy() for column in columns]
 
@@ -201,9 +204,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         ]
         return Evaluation(*columns)
 
-    def _evaluator(self) -> Callable[[Tensor], Evaluation[Tensor]]:
-        """A function that evaluates standardised points (N, D), made once for many blocks."""
-        return lambda points: evaluation_of(*self._moments_in_parts(points))
+    def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
+        """All that is to be said about standardised points (N, D)."""
+        return evaluation_of(*self._moments_in_parts(points))
 
     def _moments_in_parts(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """The moments of any number of points; the draws of a few at a time are kept."""

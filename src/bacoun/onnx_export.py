@@ -18,11 +18,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from bacoun.boundary import CompactShell, FlowShell
+from bacoun.boundary.flow import _STEEPEST, Flow
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.estimator import FAR
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
 from bacoun.posterior.head import ReducedHead
+from bacoun.uncertainty.doubt import _LARGEST_ODDS, Doubt
 from bacoun.whole import whole_file
 
 _OPSET, _IR_VERSION = 18, 8  # of 2022, so that runtimes need not be new
@@ -38,14 +41,15 @@ def export_onnx(
     """Write a fitted classifier as an ONNX graph, whole or not at all.
 
     The graph takes `X`, float32 of shape (N, D) for any N, in the units of the training set, and
-    gives `probabilities` (N, K), `total`, `aleatoric`, `epistemic` and, if the network has learned
-    an edge class, `p_ood`, each (N,). Its metadata hold `classes` and `feature_names` as JSON, and
-    `bacoun_version`. It checks nothing: NaN gives NaN.
+    gives `probabilities` (N, K), `total`, `aleatoric`, `epistemic` and, if the model doubts,
+    `ood_score` and `p_ood`, which is what `ood_probability` says, each (N,). Its metadata hold
+    `classes` and `feature_names` as JSON, and `bacoun_version`. It checks nothing: NaN gives NaN.
 
     Parameters
     ----------
     classifier : BaCOUnClassifier
-        With a perceptron as its network, and a posterior of "hmc", "nuts" or "laplace".
+        With a perceptron as its network, and a posterior of "hmc", "nuts" or "laplace"; if it
+        doubts, also with a boundary of "flow-shell", or "compact-shell" for up to 128 inputs.
     feature_names : sequence of str, optional
         Names of the inputs, if the classifier does not know them itself.
     """
@@ -72,22 +76,20 @@ def export_onnx(
 
 def _model_of(classifier: BaCOUnClassifier, metadata: dict[str, str]) -> bytes:
     graph = _Graph()
-    features, probabilities = _add_network(
-        graph, _add_standardisation(graph, classifier), classifier
-    )
-    outputs = {}
-    ood = None
-    if classifier.boundary_ is not None:
-        ood = _add_ood_probability(graph, probabilities, classifier)
-        outputs["p_ood"] = graph.add("Cast", ood, to=graph.float)
-    coordinates = _add_coordinates(graph, features, ood if classifier.gated_ else None, classifier)
-    outputs = _add_moments(graph, coordinates, classifier) | outputs
-    shapes = {"probabilities": ["N", len(classifier.classes_)]}
-    return graph.to_model(
-        {"X": ["N", classifier.n_features_in_]},
-        {name: (value, shapes.get(name, ["N"])) for name, value in outputs.items()},
-        metadata,
-    )
+    points = _add_standardisation(graph, classifier)
+    features, logits = _add_network(graph, points, classifier)
+    mean, noise = _add_moments(graph, _add_coordinates(graph, features, classifier), classifier)
+    n_classes, doubt, found = len(classifier.classes_), classifier.doubt_, {}
+    if doubt is not None:
+        found["ood_score"] = _add_ood_score(graph, points, logits, classifier, doubt)
+        found["p_ood"] = _add_ood_probability(graph, found["ood_score"], doubt)
+        mean, noise = _add_doubt(graph, mean, noise, found["p_ood"], n_classes)
+    columns = _add_parts(graph, mean, noise, n_classes)
+    columns |= {name: graph.add("Cast", value, to=graph.float) for name, value in found.items()}
+    outputs = {"probabilities": (mean, ["N", n_classes])}
+    for name, value in columns.items():
+        outputs[name] = (graph.add("Squeeze", value, np.array([1])), ["N"])
+    return graph.to_model({"X": ["N", classifier.n_features_in_]}, outputs, metadata)
 
 
 class _Graph:
@@ -109,6 +111,10 @@ class _Graph:
         output = f"{operator.lower()}_{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(operator, names, [output], **attributes))
         return output
+
+    def reduce(self, operator: str, value: str) -> str:
+        """Append "Sum", "Max" or the like over axis 1, which stays and has length 1."""
+        return self.add(f"Reduce{operator}", value, np.array([1]), keepdims=1)
 
     def _constant(self, value: Any) -> str:
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
@@ -161,7 +167,7 @@ def _add_standardisation(graph: _Graph, classifier: BaCOUnClassifier) -> str:
 
 
 def _add_network(graph: _Graph, points: str, classifier: BaCOUnClassifier) -> tuple[str, str]:
-    """Features (N, L) and the network's own class probabilities (N, C)."""
+    """Features (N, L) and the network's own logits (N, K), or (N, K+1) with the edge last."""
     if not isinstance(classifier.features_, LearnedFeatures):
         raise ValueError(
             "features must be 'learned' to be exported; got "
@@ -171,7 +177,7 @@ def _add_network(graph: _Graph, points: str, classifier: BaCOUnClassifier) -> tu
     value = points
     for layer in _layers(body):
         value = _add_layer(graph, layer, value)
-    return value, graph.add("Softmax", _add_layer(graph, head, value), axis=1)
+    return value, _add_layer(graph, head, value)
 
 
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
@@ -195,71 +201,164 @@ def _add_layer(graph: _Graph, layer: nn.Module, value: str) -> str:
     )
 
 
-def _add_ood_probability(graph: _Graph, probabilities: str, classifier: BaCOUnClassifier) -> str:
-    """p(OOD) (N,) in float64, brought to a rare share; see `bacoun.features.gate.as_if_rare`."""
-    share = classifier.ood_share_
-    change = np.array(share / (1 - share) / classifier.edge_odds_)
-    last = graph.add("Gather", probabilities, np.array(-1), axis=1)
-    raw = graph.add("Cast", last, to=graph.double)
-    rare = graph.add("Mul", raw, change)
-    return graph.add("Div", rare, graph.add("Add", graph.add("Sub", np.array(1.0), raw), rare))
-
-
-def _add_coordinates(
-    graph: _Graph, features: str, ood: str | None, classifier: BaCOUnClassifier
-) -> str:
+def _add_coordinates(graph: _Graph, features: str, classifier: BaCOUnClassifier) -> str:
     """What the draws are multiplied with (N, r + 1), in float64: far away the terms cancel."""
-    if not isinstance(classifier.posterior_, ReducedHead):
+    posterior = classifier.posterior_
+    if not isinstance(posterior, ReducedHead):
         raise ValueError(
             "posterior must be 'hmc', 'nuts' or 'laplace' to be exported; got "
-            f"{type(classifier.posterior_).__name__}. Fit with one of these."
+            f"{type(posterior).__name__}. Fit with one of these."
         )
-    gated = classifier.gated_
-    bias = gated or classifier.posterior_.fit_intercept
-    basis = classifier.posterior_.reduction_.basis.double()
-    basis = basis[: len(basis) // 2] if gated else basis
+    bias, basis = posterior.fit_intercept, posterior.reduction_.basis.double()
     features = graph.add("Cast", features, to=graph.double)
     seen = graph.add("MatMul", features, basis[:-1] if bias else basis)
     if bias:
         seen = graph.add("Add", seen, basis[-1])
-
-    def square(value: str) -> str:
-        return graph.add("ReduceSumSquare", value, np.array([1]), keepdims=1)
-
-    norm = graph.add("Add", square(features), np.array(float(bias)))
-    left = graph.add("Max", graph.add("Sub", norm, square(seen)), np.array(0.0))
-    if ood is not None:
-        g = graph.add("Unsqueeze", ood, np.array([1]))
-        rest = graph.add("Sub", np.array(1.0), g)
-        near = graph.add("Mul", graph.add("Mul", rest, rest), left)
-        far = graph.add("Mul", g, np.array(classifier.unknown_scale_))
-        left = graph.add("Add", near, graph.add("Mul", graph.add("Mul", far, far), norm))
-        seen = graph.add("Mul", seen, rest)
-    return graph.add("Concat", seen, graph.add("Sqrt", left), axis=1)
+    norm = graph.add("Add", graph.reduce("SumSquare", features), np.array(float(bias)))
+    left = graph.add("Sub", norm, graph.reduce("SumSquare", seen))
+    left = graph.add("Sqrt", graph.add("Max", left, np.array(0.0)))
+    return graph.add("Concat", seen, left, axis=1)
 
 
-def _add_moments(graph: _Graph, coordinates: str, classifier: BaCOUnClassifier) -> dict[str, str]:
-    """Mean probabilities over draws, and their entropy in parts."""
+def _add_moments(graph: _Graph, coordinates: str, classifier: BaCOUnClassifier) -> tuple[str, str]:
+    """Mean over draws of the probabilities (N, K) and of their entropy (N, 1), in float32."""
     weights, n_classes = classifier.posterior_.weights_, len(classifier.classes_)
     flat = graph.add("MatMul", coordinates, graph.add("Cast", weights, to=graph.double))
     logits = graph.add("Reshape", flat, np.array([0, n_classes - 1, -1]))
     logits = graph.add("Pad", logits, np.array([0, 0, 0, 0, 1, 0]))  # the last class has logit 0
-    below = graph.add("Sub", logits, graph.add("ReduceMax", logits, np.array([1]), keepdims=1))
+    below = graph.add("Sub", logits, graph.reduce("Max", logits))
     log_p = graph.add("LogSoftmax", graph.add("Cast", below, to=graph.float), axis=1)
     p = graph.add("Exp", log_p)
     mean = graph.add("ReduceMean", p, np.array([2]), keepdims=0)
-    mean = graph.add("Div", mean, graph.add("ReduceSum", mean, np.array([1]), keepdims=1))
-    energy = graph.add("ReduceSum", graph.add("Mul", p, log_p), np.array([1]), keepdims=0)
-    noise = graph.add("Neg", graph.add("ReduceMean", energy, np.array([1]), keepdims=0))
+    mean = graph.add("Div", mean, graph.reduce("Sum", mean))
+    energy = graph.add("ReduceMean", graph.add("Mul", p, log_p), np.array([2]), keepdims=0)
+    return mean, graph.add("Neg", graph.reduce("Sum", energy))
+
+
+def _add_ood_score(
+    graph: _Graph, points: str, logits: str, classifier: BaCOUnClassifier, doubt: Doubt
+) -> str:
+    """How unfamiliar (N, 1) points are, in float64: `bacoun.uncertainty.Doubt.score`."""
+    each = []
+    for name, tail in doubt.tails.items():
+        if name == "edge":
+            score = _add_log_odds(graph, logits, classifier.features_.joint_softmax)
+        else:
+            score = graph.add("Neg", _add_log_density(graph, points, classifier.boundary_))
+        above = graph.add("Sub", score, np.array(tail.median))
+        each.append(graph.add("Div", above, np.array(tail.spread)))
+    scores = graph.add("Concat", *each, axis=1)
+    beyond = graph.add("Max", scores, np.array(0.0))
+    outside = graph.add("Sqrt", graph.reduce("SumSquare", beyond))
+    inside = graph.reduce("Max", scores)
+    return graph.add("Where", graph.add("Greater", outside, np.array(0.0)), outside, inside)
+
+
+def _add_log_odds(graph: _Graph, logits: str, joint_softmax: bool) -> str:
+    """Log-odds (N, 1) of edge against data, from logits (N, K+1) with the edge last."""
+    logits = graph.add("Cast", logits, to=graph.double)
+    edge = graph.add("Gather", logits, np.array([-1]), axis=1)
+    if not joint_softmax:
+        return edge
+    classes = graph.add("Slice", logits, np.array([0]), np.array([-1]), np.array([1]))
+    return graph.add("Sub", edge, graph.reduce("LogSumExp", classes))
+
+
+def _add_log_density(graph: _Graph, points: str, boundary: Any) -> str:
+    """Log density (N, 1) of standardised points (N, D), in float64: `FlowShell.log_prob`."""
+    shell = boundary
+    if isinstance(boundary, CompactShell) and not boundary.compact_:
+        shell = boundary.shell_
+    if not isinstance(shell, FlowShell):
+        kind = "its principal components" if isinstance(shell, CompactShell) else "code of your own"
+        raise ValueError(
+            "boundary must be flows over the inputs themselves to be exported with doubt; "
+            f"{type(shell).__name__} has {kind}. Fit with boundary='flow-shell', or ood_prior=0."
+        )
+    points = graph.add("Cast", points, to=graph.double)
+    each = [_add_log_prob(graph, points, flow) for flow in shell.flows_]
+    weighted = graph.add("Add", graph.add("Concat", *each, axis=1), shell.log_weights_.double())
+    return graph.reduce("LogSumExp", weighted)
+
+
+def _add_log_prob(graph: _Graph, points: str, flow: Flow) -> str:
+    """Log density (N, 1) of points (N, D) under one flow: `Flow.log_prob`."""
+    center, scale = flow.center_.double(), flow.scale_.double()
+    standard = graph.add("Div", graph.add("Sub", points, center), scale)
+    latent, log_scales = _add_couplings(graph, standard, flow)
+    constant = scale.log().sum() + 0.5 * len(center) * math.log(2 * math.pi)
+    squares = graph.reduce("SumSquare", latent)
+    value = graph.add("Sub", graph.add("Mul", squares, np.array(-0.5)), constant)
+    for log_scale in log_scales:
+        value = graph.add("Add", value, graph.reduce("Sum", log_scale))
+    return value
+
+
+def _add_couplings(graph: _Graph, standard: str, flow: Flow) -> tuple[str, list[str]]:
+    """Latent points (N, D), even inputs before odd ones, and the log scales of each coupling."""
+    n_inputs = len(flow.center_)
+    if flow.blocks == 0:
+        return standard, []
+    if flow.batch_norm or n_inputs == 1:
+        kind = "with batch_norm" if flow.batch_norm else "of a single input"
+        raise ValueError(
+            f"the flows of the boundary must be plain couplings to be exported with doubt; these "
+            f"are flows {kind}. Fit with ood_prior=0."
+        )
+    halves = [
+        graph.add("Gather", standard, np.arange(first, n_inputs, 2), axis=1) for first in (0, 1)
+    ]
+    log_scales = []
+    for turn, coupling in enumerate(flow.module_.transform.transforms):
+        kept, moved = halves if turn % 2 == 0 else halves[::-1]
+        *hidden, last = list(coupling.hyper)[::2]  # between them, ReLU
+        for layer in hidden:
+            kept = graph.add("Relu", _add_dense(graph, kept, layer.weight, layer.bias))
+        shift = _add_dense(graph, kept, last.weight[0::2], last.bias[0::2])
+        scale = _add_dense(graph, kept, last.weight[1::2], last.bias[1::2])
+        bound = graph.add("Div", graph.add("Abs", scale), np.array(_STEEPEST))
+        log_scales.append(graph.add("Div", scale, graph.add("Add", bound, np.array(1.0))))
+        moved = graph.add("Mul", moved, graph.add("Exp", log_scales[-1]))
+        halves[1 - turn % 2] = graph.add("Add", moved, shift)
+    return graph.add("Concat", *halves, axis=1), log_scales
+
+
+def _add_dense(graph: _Graph, value: str, weight: Tensor, bias: Tensor) -> str:
+    """A dense layer in float64."""
+    wide = [graph.add("Cast", each, to=graph.double) for each in (weight, bias)]
+    return graph.add("Gemm", value, *wide, transB=1)
+
+
+def _add_ood_probability(graph: _Graph, score: str, doubt: Doubt) -> str:
+    """Probability (N, 1) of being unknown, in float64: `bacoun.uncertainty.Doubt.probability`."""
+    outside = graph.add("Max", score, np.array(0.0))
+    prior_odds = doubt.ood_prior / (1 - doubt.ood_prior)
+    odds = graph.add("Mul", graph.add("Mul", outside, outside), np.array(prior_odds))
+    odds = graph.add("Min", odds, np.array(_LARGEST_ODDS))
+    known = graph.add("Div", np.array(1.0), graph.add("Add", odds, np.array(1.0)))
+    return graph.add("Sub", np.array(1.0), known)
+
+
+def _add_doubt(graph: _Graph, mean: str, noise: str, kappa: str, n_classes: int) -> tuple[str, str]:
+    """Mean probabilities (N, K) and noise (N, 1) of points that are unknown with probability kappa.
+
+    See `bacoun.uncertainty.doubted`.
+    """
+    unknown = graph.add("Cast", kappa, to=graph.float)
+    known = graph.add("Sub", np.float32(1), unknown)
+    even = graph.add("Div", unknown, np.float32(n_classes))
+    return graph.add("Add", graph.add("Mul", known, mean), even), graph.add("Mul", known, noise)
+
+
+def _add_parts(graph: _Graph, mean: str, noise: str, n_classes: int) -> dict[str, str]:
+    """The entropy of the mean (N, K), split by the mean entropy of the draws (N, 1)."""
     log_mean = graph.add("Log", graph.add("Max", mean, np.float32(1e-38)))
-    gain = graph.add("ReduceSum", graph.add("Mul", mean, log_mean), np.array([1]), keepdims=0)
+    gain = graph.reduce("Sum", graph.add("Mul", mean, log_mean))
     zero, most = np.float32(0), np.float32(math.log(n_classes))
     total = graph.add("Min", graph.add("Max", graph.add("Neg", gain), zero), most)
     aleatoric = graph.add("Min", graph.add("Max", noise, zero), total)
-    epistemic = graph.add("Sub", total, aleatoric)
     return {
-        "probabilities": mean,
         "total": total,
         "aleatoric": aleatoric,
-        "epistemic": epistemic,
+        "epistemic": graph.add("Sub", total, aleatoric),
     }

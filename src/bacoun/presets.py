@@ -17,14 +17,14 @@ def paper_settings(experiment: str) -> dict[str, Any]:
     """Keyword arguments of `BaCOUnClassifier` for one of the paper's experiments."""
     if experiment not in PAPER:
         raise ValueError(f"experiment must be one of {sorted(PAPER)}; got {experiment!r}.")
-    return {"gate": None, **PAPER[experiment]()}
+    return {"ood_prior": 0.0, **PAPER[experiment]()}
 
 
 def quick_settings() -> dict[str, Any]:
     """Keyword arguments for a fit of a second or two."""
     return {
         "boundary": FlowShell(epochs=15, blocks=3, hidden=32),
-        "features": LearnedFeatures(hidden=(32, 32, 128), epochs=60),
+        "features": LearnedFeatures(hidden=(32, 32), epochs=60),
         "posterior": HMC(n_draws=100, n_chains=32, n_warmup=20, n_iterations=40),
         "n_boundary": 300,
     }
@@ -53,6 +53,8 @@ def _plane(**flow: Any) -> dict[str, Any]:
         # A: "a circle of radius 3 bounding the data distribution in latent space"; 3.1 as in MNIST
         "boundary": _paper_flow(radii=(3.0, 3.1), per_class=False, batch_size=256, **flow),
         "features": LearnedFeatures(
+            joint_softmax=True,  # step 2: one more class for the edge
+            edge_weight=1.0,
             hidden=(64, 64, 64, 1024),  # B: "4 hidden layers of dimensions 64, 64, 64, 1024"
             batch_size=256,  # B
             l2=1.0,  # B: "L2 penalty term of 1"
@@ -83,6 +85,8 @@ def _wine() -> dict[str, Any]:
             radii=(5.0, 5.1), per_class=True, epochs=100, batch_size=256, l2=1.0
         ),
         "features": LearnedFeatures(
+            joint_softmax=True,  # step 2: one more class for the edge
+            edge_weight=1.0,
             hidden=(64, 64, 64, 64),  # B: "4 hidden layers of 64 nodes each"
             epochs=500,  # B
             learning_rate=1e-4,  # B
@@ -104,6 +108,8 @@ def _mnist() -> dict[str, Any]:
             radii=(3.0, 3.1), per_class=True, epochs=250, batch_size=512, l2=2.0
         ),
         "features": LearnedFeatures(
+            joint_softmax=True,
+            edge_weight=1.0,
             body="convolutional",  # B: "2 Convolutional layers (kernels of size 5), Max Pooling"
             hidden=(50, 1024),  # B
             batch_size=64,  # B
@@ -114,7 +120,7 @@ def _mnist() -> dict[str, Any]:
             patience=None,
         ),
         # B: "BBVI (for all methods), with a learning rate of 1e-2 and for 30,000 iterations"
-        "posterior": MeanField(learning_rate=1e-2, n_iterations=30_000),
+        "posterior": MeanField(learning_rate=1e-2, n_iterations=30_000, prior_scale=1.0),
         "n_boundary": 10_000,  # A
     }
 

@@ -20,8 +20,13 @@ class BoundarySampler(Protocol):
         """Learn from points (N, D), float, and labels (N,), int in 0..K-1."""
         ...
 
-    def sample(self, n_points: int, *, generator: Generator) -> Tensor:
-        """Draw edge points, shape (n_points, D), all finite."""
+    def sample(
+        self, n_points: int, *, generator: Generator
+    ) -> Tensor | tuple[Tensor, Tensor | None]:
+        """Draw edge points, shape (n_points, D), all finite; with them, if known, their classes.
+
+        The class (n_points,) is that of the data whose edge a point is on.
+        """
         ...
 
     def log_prob(self, points: Tensor) -> Tensor:
@@ -31,10 +36,13 @@ class BoundarySampler(Protocol):
 
 @runtime_checkable
 class FeatureMap(Protocol):
-    """Step 2: learns the classes and, if there is one, the edge class; then stays frozen."""
+    """Step 2: learns the classes and, if there is one, the edge; then stays frozen.
+
+    If its `fit` also takes `edge` (n, D) and `edge_labels` (n,) or None, it is given them.
+    """
 
     def fit(self, points: Tensor, labels: Tensor, *, generator: Generator | None = None) -> Self:
-        """Learn from points (N, D) and labels (N,); the edge, if given, is the last class."""
+        """Learn from points (N, D) and labels (N,), int in 0..K-1."""
         ...
 
     def transform(self, points: Tensor) -> Tensor:
@@ -44,10 +52,10 @@ class FeatureMap(Protocol):
 
 @runtime_checkable
 class EdgeAwareFeatureMap(FeatureMap, Protocol):
-    """A feature map that also says how likely each class is: what the gate needs."""
+    """A feature map that also tells data from edge: what doubt grows with."""
 
-    def transform_with_proba(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (N, L) and class probabilities (N, K+1), the edge last, of points (N, D)."""
+    def transform_with_log_odds(self, points: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Features (N, L), and log-odds (N,) of edge against data, None if no edge was seen."""
         ...
 
 

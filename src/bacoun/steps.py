@@ -10,9 +10,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
 from bacoun import boundary, features, posterior
-from bacoun.checkpoint import Checkpoint
 from bacoun.protocols import FeatureMap
-from bacoun.training import OnEpoch
 
 STEPS: dict[str, dict[str, Any]] = {
     "boundary": boundary.KINDS,
@@ -27,11 +25,9 @@ def fit_step(
     step: Any,
     *data: Tensor,
     generator: torch.Generator,
-    on_epoch: OnEpoch | None,
-    checkpoint: Checkpoint | None = None,
+    **offered: Any,
 ) -> Any:
-    """Fit a step, with a progress callback and a checkpoint if its `fit` takes them."""
-    offered = {"on_epoch": on_epoch, "checkpoint": checkpoint}
+    """Fit a step; what is offered besides, such as a progress callback, if its `fit` takes it."""
     extra = {name: value for name, value in offered.items() if has_fit_parameter(step, name)}
     return step.fit(*data, generator=generator, **extra)
 

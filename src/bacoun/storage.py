@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bacoun.whole import whole_folder
 
-FORMAT = 1
+FORMAT = 2
 _DOCUMENT, _TENSORS = "model.json", "model.safetensors"
 
 
@@ -66,7 +66,7 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     if written != FORMAT:
         raise ValueError(
             f"'{folder}' has format {written}, this version of bacoun reads {FORMAT}. "
-            "Install the version that wrote it, or save the model again."
+            "Fit the model again, or install the version of bacoun that wrote it."
         )
     if document.pop("digest", None) != _digest(document):
         raise ValueError(f"'{folder / _DOCUMENT}' was changed after saving; save the model again.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,10 +19,14 @@ OnEpoch = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class History:
-    """Mean loss of every epoch; `held_out` is empty when nothing was held out."""
+    """Mean loss of every epoch; `held_out` is empty when nothing was held out.
+
+    `held_out_rows` are the indices of the rows that the weights were not fitted to.
+    """
 
     train: list[float] = field(default_factory=list)
     held_out: list[float] = field(default_factory=list)
+    held_out_rows: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
 
 def train(
@@ -37,6 +41,7 @@ def train(
     l2: float = 0.0,
     patience: int | None = None,
     held_out_fraction: float = 0.1,
+    held_out_loss: Callable[..., Tensor] | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> History:
@@ -52,16 +57,20 @@ def train(
     patience : int, optional
         Hold out a tenth of the rows and stop once their loss has not improved for this many
         epochs; the best weights are put back. None trains for all `epochs` on all rows.
+    held_out_loss : callable, optional
+        What the held-out rows are judged by, if not by `loss`.
     checkpoint : Checkpoint, optional
         Where the state is kept from time to time. If a call with the same arguments left one there,
         training goes on from it, to the same bits.
     """
     n_points = len(data[0])
     held_out: list[Tensor] = []
+    rows = History().held_out_rows
     n_held_out = int(held_out_fraction * n_points) if patience is not None else 0
     if n_held_out > 0:
         order = torch.randperm(n_points, generator=generator)
-        held_out = [column[order[:n_held_out]] for column in data]
+        rows = order[:n_held_out]
+        held_out = [column[rows] for column in data]
         data = [column[order[n_held_out:]] for column in data]
     weights = [weight for weight in module.parameters() if weight.ndim > 1]
     biases = [bias for bias in module.parameters() if bias.ndim <= 1]
@@ -82,13 +91,13 @@ def train(
             if on_epoch is not None:
                 on_epoch(len(loop.history.train), epochs)
             if held_out:
-                loop.judge(_mean_loss(module, loss, held_out))
+                loop.judge(_mean_loss(module, held_out_loss or loss, held_out))
             if checkpoint is not None:
                 checkpoint.save("training", loop.get_state, now=loop.is_done())
     if loop.best_weights is not None:
         module.load_state_dict(loop.best_weights)
     module.eval()
-    return loop.history
+    return replace(loop.history, held_out_rows=rows)
 
 
 class _Loop:

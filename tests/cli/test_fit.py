@@ -53,7 +53,7 @@ def test_the_summary_says_what_was_learned_and_what_is_promised(fitted):
         "patient (id)",
         "accuracy 0.9",
         "R-hat 1.0",
-        "Unfamiliar: epistemic above",
+        "Unfamiliar: ood_score above",
         "needs 299 accepted calibration points",
         f"bacoun predict {out}",
     ):

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from bacoun.cli import main
+from bacoun.storage import FORMAT
 from bacoun.tabular import TableModel, read_table
 
 BACOUN = Path(sys.executable).with_name("bacoun")
@@ -341,14 +342,17 @@ def test_a_model_with_a_byte_flipped(run, model, tmp_path, name, share):
     assert_one_line(answer, "save the model again", tmp_path, ("table", "model"))
 
 
+WRITTEN = b'"format": %d' % FORMAT
+
 DAMAGED = {
     "JSON cut": ("model.json", lambda c: c[:-3], "damaged"),
     "JSON half": ("model.json", lambda c: c[: len(c) // 2], "damaged"),
     "JSON empty": ("model.json", lambda c: b"", "damaged"),
     "JSON a list": ("model.json", lambda c: b"[]", "damaged"),
     "JSON a number": ("model.json", lambda c: b"1", "damaged"),
-    "JSON another": ("model.json", lambda c: b'{"format": 1}', "changed after saving"),
-    "JSON later": ("model.json", lambda c: c.replace(b'"format": 1', b'"format": 9'), "format 9"),
+    "JSON another": ("model.json", lambda c: b"{%b}" % WRITTEN, "changed after saving"),
+    "JSON later": ("model.json", lambda c: c.replace(WRITTEN, b'"format": 9'), "format 9"),
+    "JSON earlier": ("model.json", lambda c: c.replace(WRITTEN, b'"format": 1'), "Fit the model"),
     "JSON edited": ("model.json", lambda c: c.replace(b"label", b"kabel"), "changed after"),
     "JSON not text": ("model.json", lambda c: b"\xff\xfe\x00", "damaged"),
     "JSON gone": ("model.json", None, "has no model.json"),

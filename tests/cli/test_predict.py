@@ -106,6 +106,29 @@ def test_json_lines(folder, expected, capsys):
     assert rows[3]["mean radius"] == TABLE["mean radius"][3]
 
 
+def test_what_is_far_away_is_unfamiliar(predict, tmp_path):
+    (50 * TABLE.drop(columns="diagnosis")).to_csv(tmp_path / "far.csv", index=False)
+    scored = read_table(predict(tmp_path / "far.csv", "out.csv"))
+    assert set(scored["reason"]) == {"unfamiliar"}
+    assert (scored["ood_score"] > 10).all()
+
+
+def test_an_infinite_score_is_unfamiliar_and_null_in_json(folder, tmp_path, capsys):
+    model = TableModel.load(folder / "model")
+    for flow in model.classifier.boundary_.flows_:
+        flow.scale_ = 1e-20 * flow.scale_  # so narrow that the density overflows
+    model.save(tmp_path / "narrow")
+    main(["predict", str(tmp_path / "narrow"), str(folder / "new.csv"), "--json"])
+
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    lines = capsys.readouterr().out.splitlines()
+    rows = [json.loads(line, parse_constant=refuse) for line in lines]
+    assert {row["ood_score"] for row in rows} == {None}
+    assert {row["reason"] for row in rows} == {"unfamiliar"}
+
+
 def test_columns_in_any_order_and_others_named_once(predict, expected, tmp_path, capsys):
     new = TABLE[TABLE.columns[::-1]].assign(age=1, ward="A")
     new.to_csv(tmp_path / "new.csv", index=False)

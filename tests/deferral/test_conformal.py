@@ -80,6 +80,12 @@ def test_each_class_has_its_own_threshold_if_it_has_enough_points():
     assert class_thresholds(values, predicted, 0.05) == {0: 18.0, 2: 137.0}
 
 
+def test_a_class_of_too_many_infinite_scores_has_no_threshold():
+    scores = np.concatenate([np.arange(50.0), np.arange(40.0), [np.inf] * 10])
+    found = class_thresholds(scores, np.repeat([0, 1], 50), 0.1)
+    assert found == {0: 45.0}
+
+
 def test_the_false_alarm_holds_on_average_over_splits_and_within_classes():
     rng = np.random.default_rng(0)
     overall, within = [], []

@@ -177,7 +177,6 @@ def test_the_observed_error_alone_would_not_keep_the_promise():
         (([1.0], [True], 0.01, 95), "confidence must lie between 0 and 1.*got 95"),
         (([1.0], [True, False], 0.01), "total, correct must be equally long; got 1, 2"),
         (([np.nan], [True], 0.01), "total must hold finite numbers; 1 of 1"),
-        (([], [], 0.01), "total must hold at least one calibration point"),
         (([1.0], [2], 0.01), "correct must hold True or False"),
         (([1.0], ["yes"], 0.01), "correct must hold True or False"),
     ],
@@ -186,3 +185,9 @@ def test_bad_values_are_refused_in_one_sentence(arguments, sentence):
     with pytest.raises(ValueError, match=sentence) as refused:
         largest_acceptance(*arguments)
     assert "\n" not in str(refused.value)
+
+
+def test_no_points_support_nothing():
+    none = largest_acceptance([], np.array([], dtype=bool), 0.01)
+    assert none.threshold is None
+    assert "needs 299 accepted calibration points without an error; there were 0." in none.statement

@@ -15,17 +15,22 @@ def calibration(n_points, seed, slope=0.3):
     """Scores of three predicted classes, and errors that rise with total uncertainty."""
     rng = np.random.default_rng(seed)
     predicted = rng.choice(3, size=n_points, p=[0.5, 0.4, 0.1])
-    epistemic = rng.gamma(1.0 + predicted, 0.02)
-    aleatoric = rng.beta(0.5, 3.0, size=n_points)
-    total = epistemic + aleatoric
-    return epistemic, total, rng.random(n_points) >= slope * total**2, predicted
+    ood_score = rng.normal(0.2 * predicted, 0.6)
+    total = rng.beta(0.5, 3.0, size=n_points) + 0.05 * np.maximum(ood_score, 0)
+    return ood_score, total, rng.random(n_points) >= slope * total**2, predicted
+
+
+def with_some_infinite(ood_score):
+    """Every tenth point is infinitely unfamiliar."""
+    return np.where(np.arange(len(ood_score)) % 10 == 0, np.inf, ood_score)
 
 
 @st.composite
 def rules(draw):
-    columns = calibration(draw(st.integers(1, 300)), draw(st.integers(0, 99)))
+    ood_score, *others = calibration(draw(st.integers(1, 300)), draw(st.integers(0, 99)))
     return DeferralRule.calibrate(
-        *columns,
+        with_some_infinite(ood_score) if draw(st.booleans()) else ood_score,
+        *others,
         false_alarm=draw(st.sampled_from([0.01, 0.05, 0.3])),
         max_error=draw(st.sampled_from([None, 0.01, 0.1, 0.5])),
         confidence=draw(st.sampled_from([0.8, 0.95])),
@@ -35,14 +40,16 @@ def rules(draw):
 
 @given(rules(), st.integers(0, 99))
 def test_a_point_is_deferred_just_if_there_is_a_reason(rule, seed):
-    epistemic, total, _, predicted = calibration(50, seed)
-    decision, reason = rule.decide(epistemic, total, predicted)
+    ood_score, total, _, predicted = calibration(50, seed)
+    ood_score = with_some_infinite(ood_score)
+    decision, reason = rule.decide(ood_score, total, predicted)
     assert set(decision) <= {"accept", "defer"}
     assert set(reason) <= {"", "unfamiliar", "ambiguous"}
     np.testing.assert_array_equal(decision == "accept", reason == "")
     own = rule.class_thresholds or {}
-    limit = np.array([own.get(index, rule.epistemic_threshold) for index in predicted.tolist()])
-    np.testing.assert_array_equal(reason == "unfamiliar", epistemic > limit)
+    limit = np.array([own.get(index, rule.ood_threshold) for index in predicted.tolist()])
+    expected = (ood_score > limit) | (ood_score == np.inf)
+    np.testing.assert_array_equal(reason == "unfamiliar", expected)
 
 
 @given(rules())
@@ -54,33 +61,33 @@ def test_json_gives_the_same_rule_back(rule):
 
 @given(rules(), st.integers(0, 99))
 def test_less_uncertainty_never_leads_to_deferral(rule, seed):
-    epistemic, total, _, predicted = calibration(50, seed)
-    accepted = rule.decide(epistemic, total, predicted).decision == "accept"
-    surer = rule.decide(epistemic / 2, total / 2, predicted).decision == "accept"
+    ood_score, total, _, predicted = calibration(50, seed)
+    accepted = rule.decide(ood_score, total, predicted).decision == "accept"
+    surer = rule.decide(ood_score - 1, total / 2, predicted).decision == "accept"
     assert (surer | ~accepted).all()
 
 
 def test_the_error_bound_counts_the_calibration_points_that_are_accepted():
     columns = calibration(2000, 0)
     rule = DeferralRule.calibrate(*columns, max_error=0.02)
-    epistemic, total, correct, _ = columns
-    accepted = rule.decide(epistemic, total).decision == "accept"
+    ood_score, total, correct, _ = columns
+    accepted = rule.decide(ood_score, total).decision == "accept"
     assert accepted.sum() == rule.acceptance.n_accepted
     assert (~correct[accepted]).sum() == rule.acceptance.n_errors
-    assert rule.acceptance.n_points == (epistemic <= rule.epistemic_threshold).sum() == 1901
+    assert rule.acceptance.n_points == (ood_score <= rule.ood_threshold).sum() == 1901
 
 
 def test_nothing_is_accepted_where_the_data_cannot_support_the_bound():
-    epistemic, total, correct, _ = calibration(100, 0)
-    rule = DeferralRule.calibrate(epistemic, total, correct, max_error=0.01)
+    ood_score, total, correct, _ = calibration(100, 0)
+    rule = DeferralRule.calibrate(ood_score, total, correct, max_error=0.01)
     assert rule.acceptance.threshold is None
-    assert set(rule.decide(epistemic, total).decision) == {"defer"}
+    assert set(rule.decide(ood_score, total).decision) == {"defer"}
     assert "needs 299 accepted calibration points" in rule.summary()
 
 
 def test_without_an_error_bound_all_that_is_familiar_is_accepted():
-    epistemic, total, _, _ = calibration(100, 0)
-    rule = DeferralRule.calibrate(epistemic, total)
+    ood_score, total, _, _ = calibration(100, 0)
+    rule = DeferralRule.calibrate(ood_score, total)
     decision, reason = rule.decide([0.0, 9.0], [50.0, 50.0])
     assert decision.tolist() == ["accept", "defer"]
     assert reason.tolist() == ["", "unfamiliar"]
@@ -88,17 +95,40 @@ def test_without_an_error_bound_all_that_is_familiar_is_accepted():
 
 def test_too_few_points_flag_nothing_and_say_so():
     rule = DeferralRule.calibrate(np.arange(18.0), np.arange(18.0))
-    assert rule.epistemic_threshold == math.inf
-    assert rule.to_dict()["epistemic_threshold"] is None
+    assert rule.ood_threshold == math.inf
+    assert rule.to_dict()["ood_threshold"] is None
     assert "needs 19 calibration points; there were 18" in rule.summary()
     assert rule.decide([1e9], [1e9]).decision.tolist() == ["accept"]
 
 
+def test_an_infinite_score_is_unfamiliar_under_every_rule():
+    few = DeferralRule.calibrate(np.arange(18.0), np.arange(18.0))
+    half = DeferralRule.calibrate(np.append(np.arange(20.0), [np.inf] * 20), np.arange(40.0))
+    assert half.ood_threshold == math.inf
+    assert "too many of the 40 calibration points have" in half.summary()
+    for rule in (few, half):
+        assert rule.decide([1e9, np.inf], [0.0, 0.0]).reason.tolist() == ["", "unfamiliar"]
+
+
+def test_infinite_scores_count_among_the_false_alarms():
+    ood_score = np.append(np.linspace(0, 1, 95), [np.inf] * 5)
+    rule = DeferralRule.calibrate(ood_score, np.zeros(100), false_alarm=0.1)
+    flagged = rule.decide(ood_score, np.zeros(100)).reason == "unfamiliar"
+    assert flagged.sum() == 9  # 5 infinite ones, and the 4 highest of the others
+    assert "Unfamiliar: ood_score above 0.957. On average at most 10 % " in rule.summary()
+
+
+def test_scores_may_be_negative():
+    rule = DeferralRule.calibrate(np.linspace(-3, -2, 99), np.zeros(99))
+    assert -3 < rule.ood_threshold < -2
+    assert rule.decide([-2.5, -1.0], [0.0, 0.0]).reason.tolist() == ["", "unfamiliar"]
+
+
 def test_an_unseen_or_rare_class_falls_back_on_the_pooled_threshold():
-    epistemic, total, _, predicted = calibration(110, 0)
-    rule = DeferralRule.calibrate(epistemic, total, predicted=predicted, per_class=True)
+    ood_score, total, _, predicted = calibration(110, 0)
+    rule = DeferralRule.calibrate(ood_score, total, predicted=predicted, per_class=True)
     assert set(rule.class_thresholds) == {0, 1}
-    between = (rule.class_thresholds[0] + rule.epistemic_threshold) / 2
+    between = (rule.class_thresholds[0] + rule.ood_threshold) / 2
     reasons = rule.decide([between] * 3, [between] * 3, [0, 2, 7]).reason
     assert reasons.tolist() == ["unfamiliar", "", ""]
     assert "fewer than 19 points" in rule.summary()
@@ -112,20 +142,20 @@ def test_no_points_give_no_decisions():
 @pytest.mark.parametrize("per_class", [False, True])
 def test_both_promises_hold_over_random_splits(per_class):
     rng = np.random.default_rng(5)
-    epistemic, total, correct, predicted = calibration(60_000, 9)
+    ood_score, total, correct, predicted = calibration(60_000, 9)
     flagged, failed, accepted = [], [], []
     for _ in range(100):
         order = rng.permutation(len(total))
         seen, new = order[:600], order[600:]
         rule = DeferralRule.calibrate(
-            epistemic[seen],
+            ood_score[seen],
             total[seen],
             correct[seen],
             predicted[seen],
             max_error=0.02,
             per_class=per_class,
         )
-        decision, reason = rule.decide(epistemic[new], total[new], predicted[new])
+        decision, reason = rule.decide(ood_score[new], total[new], predicted[new])
         flagged.append((reason == "unfamiliar").mean())
         accepted.append((decision == "accept").mean())
         wrong = ~correct[new][decision == "accept"]
@@ -139,9 +169,11 @@ def test_both_promises_hold_over_random_splits(per_class):
 @pytest.mark.parametrize(
     ("columns", "settings", "sentence"),
     [
-        (([0.1], [0.1, 0.2]), {}, "epistemic, total must be equally long; got 1, 2"),
-        (([], []), {}, "epistemic must hold at least one calibration point"),
-        (([np.nan], [0.1]), {}, "epistemic must hold finite numbers"),
+        (([0.1], [0.1, 0.2]), {}, "ood_score, total must be equally long; got 1, 2"),
+        (([], []), {}, "ood_score must hold at least one calibration point"),
+        (([np.nan], [0.1]), {}, "ood_score must hold finite numbers; 1 of 1"),
+        (([np.inf, -np.inf], [0.1, 0.1]), {}, "ood_score must hold finite numbers; 1 of 2"),
+        (([0.1], [np.inf]), {}, "total must hold finite numbers"),
         (([0.1], [0.1]), {"false_alarm": 1.5}, "false_alarm must lie between 0 and 1"),
         (([0.1], [0.1]), {"max_error": 0.1}, "max_error needs correct; got None"),
         (([0.1], [0.1]), {"per_class": True}, "per_class needs predicted; got None"),
@@ -156,12 +188,12 @@ def test_bad_calibration_is_refused_in_one_sentence(columns, settings, sentence)
 
 
 def test_decide_refuses_scores_that_do_not_fit():
-    epistemic, total, _, predicted = calibration(100, 0)
-    rule = DeferralRule.calibrate(epistemic, total, predicted=predicted, per_class=True)
+    ood_score, total, _, predicted = calibration(100, 0)
+    rule = DeferralRule.calibrate(ood_score, total, predicted=predicted, per_class=True)
     with pytest.raises(ValueError, match="per_class needs predicted"):
-        rule.decide(epistemic, total)
+        rule.decide(ood_score, total)
     with pytest.raises(ValueError, match="equally long; got 100, 99"):
-        rule.decide(epistemic, total[1:], predicted)
+        rule.decide(ood_score, total[1:], predicted)
     with pytest.raises(ValueError, match="total must hold finite numbers"):
         rule.decide([0.1], [np.nan], [0])
 

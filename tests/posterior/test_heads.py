@@ -114,7 +114,7 @@ def test_what_no_head_can_be_fitted_to_is_refused(name, features, labels, messag
 @pytest.mark.parametrize("name", HEADS)
 def test_a_prior_without_width_is_refused(name):
     with pytest.raises(
-        ValueError, match=r"prior_scale must be a positive number or .evidence.; got -1"
+        ValueError, match=r"prior_scale must be a positive number, 'auto' or 'evidence'; got -1\."
     ):
         clone(HEADS[name]).set_params(prior_scale=-1).fit(torch.ones(4, 2), torch.arange(4) % 2)
 

@@ -95,8 +95,9 @@ def test_chains_go_on_from_a_checkpoint_to_the_same_bits(tmp_path, stop_after):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "stopped", stop)
     resumed, same_after = run(tmp_path / "stopped")
-    assert torch.equal(resumed.draws, whole.draws)
-    assert vars(resumed) | {"draws": None} == vars(whole) | {"draws": None}
+    for name, value in vars(whole).items():
+        again = getattr(resumed, name)
+        assert torch.equal(again, value) if isinstance(value, torch.Tensor) else again == value
     assert torch.equal(same_after, after)
 
 
@@ -143,7 +144,7 @@ def test_reduced_hmc_equals_nuts_on_all_raw_weights(small_head):
     wide_asked = torch.cat([asked, asked[:, 2:], asked], dim=1)  # leaves the span of the data
     reference = raw_nuts_probabilities(wide, labels, wide_asked, 3, 1.0)
     for tol in (0.0, 0.01):
-        ours = HMC(n_draws=4000, tol=tol).fit(wide, labels, generator=seed(1))
+        ours = HMC(n_draws=4000, prior_scale=1.0, tol=tol).fit(wide, labels, generator=seed(1))
         assert ours.health_.dimensions == 2 * 5
         assert_same_predictive(ours.predict_proba_samples(wide_asked), reference)
 
@@ -171,7 +172,7 @@ def test_reduced_hmc_equals_hmc_on_all_contrasts(small_head):
     )
     weights = run.draws.permute(0, 2, 1).reshape(-1, 2, 8)
     logits = torch.einsum("nr,sjr,kj->snk", wide_asked, weights, contrasts(3))
-    ours = HMC(n_draws=4000, fit_intercept=False).fit(wide, labels, generator=seed(3))
+    ours = HMC(n_draws=4000, prior_scale=1.0, fit_intercept=False).fit(wide, labels, generator=seed(3))
     assert_same_predictive(ours.predict_proba_samples(wide_asked), logits.softmax(dim=2))
 
 
@@ -184,7 +185,7 @@ def test_a_planted_weak_direction_aligned_with_the_labels_is_not_lost(small_head
     planted = torch.cat([repeated, weak], dim=1)
     along = torch.cat([asked, 5 * torch.ones(len(asked), 1)], dim=1)
     assert len(planted) * 0.007**2 / 2 < 0.01
-    ours = HMC(n_draws=4000).fit(planted, repeated_labels, generator=seed(4))
+    ours = HMC(n_draws=4000, prior_scale=1.0).fit(planted, repeated_labels, generator=seed(4))
     reference = raw_nuts_probabilities(planted, repeated_labels, along, 3, 1.0)
     assert_same_predictive(ours.predict_proba_samples(along), reference)
 
@@ -199,8 +200,8 @@ def test_nuts_on_the_whitened_density_agrees_with_hmc(small_head):
 @pytest.mark.parametrize(
     ("head", "repeats"),
     [
-        (HMC(n_draws=64, n_chains=32, n_warmup=25, n_iterations=16), 150),
-        (NUTS(n_draws=64, n_chains=1, n_warmup=100, n_iterations=128), 60),
+        (HMC(prior_scale=1.0, n_draws=64, n_chains=32, n_warmup=25, n_iterations=16), 150),
+        (NUTS(prior_scale=1.0, n_draws=64, n_chains=1, n_warmup=100, n_iterations=128), 60),
     ],
     ids=["hmc", "nuts"],
 )

@@ -52,7 +52,7 @@ def test_gradient_matches_autograd(n_classes):
 def test_hessian_matches_differences_of_the_gradient(n_classes):
     posterior, weights = problem(n_classes=n_classes)
     at, h = weights[:, :, 0], 1e-5
-    hessian = posterior.hessian(at)
+    hessian = posterior.hessian(at[:, :, None])
     for i in range(at.numel()):
         step = torch.zeros(at.numel(), dtype=torch.float64)
         step[i] = h
@@ -63,13 +63,45 @@ def test_hessian_matches_differences_of_the_gradient(n_classes):
         torch.testing.assert_close(hessian[i], difference.flatten(), atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_hessian_matches_autograd(n_classes):
+    posterior, weights = problem(n_classes=n_classes)
+    at = weights[:, :, 0]
+
+    def negative_log_density(contrast_weights):
+        logits = posterior.features @ contrast_weights.T @ contrasts(n_classes).T
+        likelihood = Categorical(logits=logits).log_prob(posterior.labels).sum()
+        return -likelihood - Normal(0, posterior.prior_scale).log_prob(contrast_weights).sum()
+
+    expected = torch.autograd.functional.hessian(negative_log_density, at)
+    expected = expected.reshape(at.numel(), at.numel())
+    torch.testing.assert_close(posterior.hessian(at[:, :, None]), expected)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_the_hessian_of_several_draws_is_the_mean_of_theirs(n_classes):
+    posterior, weights = problem(n_classes=n_classes)
+    each = [posterior.hessian(draw[:, :, None]) for draw in weights.unbind(dim=2)]
+    assert (each[0] - each[1]).abs().max() > 0.1
+    torch.testing.assert_close(posterior.hessian(weights), torch.stack(each).mean(dim=0))
+
+
+def test_hessian_blocks_are_those_on_the_diagonal():
+    posterior, weights = problem(n_classes=4)
+    whole = posterior.hessian(weights).reshape(3, 3, 3, 3)
+    for k, block in enumerate(posterior.hessian_blocks(weights)):
+        torch.testing.assert_close(block, whole[k, :, k])
+
+
 def test_slices_add_up_to_the_whole(monkeypatch):
     posterior, weights = problem(n_points=500)
     value, gradient = posterior.value_and_gradient(weights)
+    hessian = posterior.hessian(weights)
     monkeypatch.setattr("bacoun.posterior.logistic._SLICE_ELEMENTS", 700)
     sliced_value, sliced_gradient = posterior.value_and_gradient(weights)
     torch.testing.assert_close(sliced_value, value)
     torch.testing.assert_close(sliced_gradient, gradient)
+    torch.testing.assert_close(posterior.hessian(weights), hessian)
 
 
 def test_single_precision_leaves_acceptance_probabilities_alone():

@@ -47,15 +47,17 @@ def scored(n, k, seed, *, labelled=True, rule=None, sharpness=2.0):
         p.numpy() for p in (parts.total, parts.aleatoric, parts.epistemic)
     )
     probabilities = draws.mean(dim=0).numpy()
-    rule = rule or DeferralRule.calibrate(epistemic, total, false_alarm=0.3)
+    ood_score = rng.normal(size=n) / sharpness
+    rule = rule or DeferralRule.calibrate(ood_score, total, false_alarm=0.3)
     return Scored(
         probabilities=probabilities,
         total=total,
         aleatoric=aleatoric,
         epistemic=epistemic,
-        reason=rule.decide(epistemic, total, probabilities.argmax(axis=1)).reason,
+        ood_score=ood_score,
+        reason=rule.decide(ood_score, total, probabilities.argmax(axis=1)).reason,
         places=rng.normal(size=(n, 2)),
-        others={"ood_probability": rng.uniform(size=n), "log_density": rng.normal(size=n)},
+        others={"low density": rng.normal(size=n)},
         labels=rng.integers(k, size=n) if labelled else None,
     )
 
@@ -63,18 +65,18 @@ def scored(n, k, seed, *, labelled=True, rule=None, sharpness=2.0):
 def page_data(n=60, k=3, seed=0, *, labelled=True, n_ood=0, rule=None, names=None, **changes):
     """A report on made-up rows."""
     test = scored(n, k, seed, labelled=labelled, rule=rule)
-    rule = rule or DeferralRule.calibrate(test.epistemic, test.total, false_alarm=0.3)
+    rule = rule or DeferralRule.calibrate(test.ood_score, test.total, false_alarm=0.3)
     data = ReportData(
         names={"model": "model", "test": "test.csv", "ood": "ood.csv"} | (names or {}),
         classes=tuple(f"class {i}" for i in range(k)),
         about={"rows": "100"},
-        settings={"gate": "ood"},
+        settings={"ood prior": "0.01"},
         health={"inference": "HMC", "rhat": "1.01"},
         complaint="",
         rule=rule,
-        test=replace(test, reason=rule.decide(test.epistemic, test.total, test.predicted).reason),
+        test=replace(test, reason=rule.decide(test.ood_score, test.total, test.predicted).reason),
         ood=scored(n_ood, k, seed + 1, labelled=False, rule=rule, sharpness=0.1) if n_ood else None,
-        calibration={"epistemic": test.epistemic[::2], "total": test.total[::2]},
+        calibration={"ood_score": test.ood_score[::2], "total": test.total[::2]},
         telling={row: (Telling("width", 1.5, -2.5),) for row in range(n)},
         unseen=np.zeros(n, dtype=bool),
         spread=(0.5, 0.2),
@@ -160,8 +162,8 @@ def read(data):
     return reader
 
 
-def rule(epistemic=math.inf, acceptance=None, class_thresholds=None):
-    return DeferralRule(0.05, 100, epistemic, class_thresholds, acceptance)
+def rule(ood=math.inf, acceptance=None, class_thresholds=None):
+    return DeferralRule(0.05, 100, ood, class_thresholds, acceptance)
 
 
 def accept_below(threshold):
@@ -194,9 +196,9 @@ def test_numbers_are_those_of_the_scores(real):
         ),
         "ece": scores.expected_calibration_error(test.probabilities, test.labels),
         "log-loss": scores.negative_log_likelihood(test.probabilities, test.labels),
-        "auroc": scores.auroc(test.epistemic, ood.epistemic),
-        "aupr": scores.aupr(test.epistemic, ood.epistemic),
-        "fpr95": scores.fpr_at_tpr(test.epistemic, ood.epistemic),
+        "auroc": scores.auroc(test.ood_score, ood.ood_score),
+        "aupr": scores.aupr(test.ood_score, ood.ood_score),
+        "fpr95": scores.fpr_at_tpr(test.ood_score, ood.ood_score),
         "aurc": scores.aurc(test.total, right),
         "augrc": scores.augrc(test.total, right),
         "risk-80": scores.risk_at_coverage(test.total, right, 0.8),
@@ -220,6 +222,7 @@ def test_scores_on_the_page_are_those_of_the_model(model, table, real):
     table = table.tail(169)
     answers = model.score(table.drop(columns="diagnosis"))
     np.testing.assert_array_equal(real.test.epistemic, answers["epistemic"])
+    np.testing.assert_array_equal(real.test.ood_score, answers["ood_score"])
     np.testing.assert_array_equal(real.test.reason, answers["reason"])
     said = model.classifier.classes_[real.test.predicted]
     np.testing.assert_array_equal(said, answers["prediction"])
@@ -230,7 +233,7 @@ def test_the_page_says_what_the_model_was_made_with_and_calibrated_on(model, rea
     text = read(real).text
     assert f"fitted {model.made['fitted']}" in text
     assert f"with {model.made['with']}" in text
-    above = (model.calibration["epistemic"] > model.rule.epistemic_threshold).mean()
+    above = (model.calibration["ood_score"] > model.rule.ood_threshold).mean()
     assert f"calibration: 80 rows, {100 * above:.1f} % above the limit" in text
 
 
@@ -260,26 +263,47 @@ def test_auc_of_many_classes_is_the_mean_of_each_against_the_rest():
         page_data(1, 2, labelled=False),
         page_data(40, 50, n_ood=20),
         page_data(30, 2, rule=rule()),
-        page_data(30, 2, rule=rule(epistemic=-1.0), n_ood=3),
+        page_data(30, 2, rule=rule(ood=-9.0), n_ood=3),
         page_data(30, 2, rule=rule(0.01, accept_below(0.2))),
-        page_data(30, 2, rule=rule(0.01, accept_below(math.inf))),
-        page_data(30, 2, rule=rule(0.01, accept_below(None))),
-        page_data(30, 3, rule=rule(0.1, accept_below(0.4), {0: 0.05, 2: 0.2})),
+        page_data(30, 2, rule=rule(1.0, accept_below(math.inf))),
+        page_data(30, 2, rule=rule(1.0, accept_below(None))),
+        page_data(30, 3, rule=rule(1.0, accept_below(0.4), {0: 0.5, 2: 2.0})),
+        page_data(30, 3, rule=rule(math.inf, None, {0: 0.5})),
         page_data(30, 2, complaint="HMC has not settled: R-hat 1.2 above 1.01 (raise n_warmup)."),
         page_data(30, 2, standardized=False, health={}, settings={}),
         page_data(30, 2, unseen=np.arange(30) < 3),
-        page_data(30, 2, calibration={"epistemic": np.zeros(9), "total": np.full(9, 0.2)}),
+        page_data(30, 2, calibration={"ood_score": np.zeros(9), "total": np.full(9, 0.2)}),
+        page_data(30, 2, calibration={"ood_score": np.full(9, np.inf), "total": np.full(9, 0.2)}),
+        page_data(30, 2, calibration={"ood_score": np.full(9, -1e9), "total": np.full(9, 0.2)}),
     ],
 )
 def test_odd_cases_make_a_page(case):
     read(case)
 
 
+def test_rows_that_are_infinitely_unfamiliar_make_a_page():
+    data = page_data(30, 2, n_ood=9, rule=rule(1.0))
+    endless = replace(data.ood, ood_score=np.array([1e3, 1e30, *[np.inf] * 7]))
+    reader = read(replace(data, ood=endless))
+    assert "OOD: 9 rows, 100 % above the limit" in reader.text
+    assert reader.numbers["auroc"] == 1
+    listed = np.where(np.arange(30) == 3, np.inf, data.test.ood_score)
+    assert "infinite" in read(replace(data, test=replace(data.test, ood_score=listed))).text
+
+
+def test_a_model_without_doubt_makes_a_page(fast, table):
+    paper = fast(ood_prior=0.0)
+    model = TableModel.fit(table.head(400), "diagnosis", classifier=paper)
+    data = report_data(model, table.tail(50), table.tail(20).assign(**{"worst area": 9_000.0}))
+    np.testing.assert_array_equal(data.test.ood_score, data.test.epistemic)
+    read(data)
+
+
 def test_rows_of_which_the_model_is_entirely_sure_make_a_page():
     sure = np.tile([1.0, 0.0], (5, 1))
     zero = np.zeros(5)
     for labels in (np.zeros(5, int), np.ones(5, int), None):
-        test = Scored(sure, zero, zero, zero, np.full(5, ""), np.zeros((5, 2)), {}, labels)
+        test = Scored(sure, zero, zero, zero, zero, np.full(5, ""), np.zeros((5, 2)), {}, labels)
         read(page_data(5, 2, test=test, ood=test))
 
 

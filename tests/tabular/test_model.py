@@ -54,8 +54,11 @@ def test_scores_are_those_of_the_classifier_and_the_rule(model):
     np.testing.assert_array_equal(scored["prediction"], model.classifier.predict(points))
     parts = model.classifier.uncertainty(points)
     np.testing.assert_allclose(scored["epistemic"], parts.epistemic, atol=1e-4)
+    np.testing.assert_allclose(scored["ood_score"], model.classifier.ood_score(points), 1e-4, 1e-4)
+    kappa = model.classifier.ood_probability(points)
+    np.testing.assert_allclose(scored["ood_probability"], kappa, atol=1e-4)
     np.testing.assert_allclose(scored["log_density"], model.classifier.log_density(points), 1e-4)
-    decided = model.rule.decide(scored["epistemic"].round(5), scored["total"].round(5))
+    decided = model.rule.decide(scored["ood_score"].round(5), scored["total"].round(5))
     np.testing.assert_array_equal(scored["decision"], decided.decision)
 
 
@@ -71,9 +74,9 @@ def test_rows_are_kept_aside_for_the_rule(model):
 def test_the_kept_scores_give_the_same_rule_again(model):
     kept = model.calibration
     again = DeferralRule.calibrate(
-        kept["epistemic"].round(5), kept["total"].round(5), kept["correct"]
+        kept["ood_score"].round(5), kept["total"].round(5), kept["correct"]
     )
-    assert again.epistemic_threshold == model.rule.epistemic_threshold
+    assert again == model.rule
     assert kept["correct"].mean() == model.facts["accuracy"]
 
 
@@ -84,11 +87,27 @@ def test_a_model_says_when_and_with_what_it_was_made(model):
     assert f"bacoun {version('bacoun')}, " in model.made["with"]
 
 
-def test_what_is_far_away_or_of_a_new_category_is_unfamiliar(model):
-    odd = TABLE[:2].copy()
-    odd["x"], odd["y"] = [400.0, 0.0], [300.0, 0.0]
-    odd.loc[1, "ward"] = "Z"
-    assert model.score(odd)["reason"].tolist() == ["unfamiliar", "unfamiliar"]
+def test_what_is_far_away_is_unfamiliar(model):
+    far = model.score(TABLE[:1].assign(x=400.0, y=300.0))
+    assert far["reason"].tolist() == ["unfamiliar"]
+    assert far["ood_score"][0] > 10 * model.rule.ood_threshold
+    assert far["ood_probability"][0] > 0.9
+
+
+def test_a_new_category_is_unfamiliar_whatever_its_score(model):
+    usual = model.score(TABLE)
+    row = usual.index[usual["decision"] == "accept"][0]
+    new = model.score(TABLE.loc[[row]].assign(ward="Z"))
+    assert np.isfinite(new["ood_score"]).all()
+    assert new["reason"].tolist() == ["unfamiliar"]
+
+
+def test_without_doubt_the_rule_goes_by_epistemic_uncertainty(fast):
+    model = TableModel.fit(TABLE, "label", classifier=fast(ood_prior=0.0))
+    scored = model.score(TABLE)
+    np.testing.assert_array_equal(scored["ood_score"], scored["epistemic"])
+    assert scored["ood_probability"].isna().all()
+    assert scored["log_density"].notna().all()
 
 
 def test_a_model_comes_back_from_its_folder(model, tmp_path):
@@ -166,9 +185,12 @@ def test_a_bound_that_the_data_cannot_support(fast):
 def test_rows_of_an_unseen_category_count_when_the_rule_is_calibrated(fast):
     table = TABLE.assign(ward=[f"W{i}" if i % 2 else "A" for i in range(N)])
     model = TableModel.fit(table, "label", classifier=fast())
-    flagged = model.rule.epistemic_threshold
-    # Half of all rows are of a new ward, and that is usual here.
-    assert flagged == round(math.log(2) + 1, 5)
+    new = np.isinf(model.calibration["ood_score"])
+    assert 0.3 < new.mean() < 0.7
+    # Half of all rows are of a new ward: no false alarm of 5 % can be promised.
+    assert model.rule.ood_threshold == math.inf
+    assert "too many of the 48 calibration points" in model.rule.summary()
+    assert (model.score(TABLE.assign(ward="Z"))["reason"] == "unfamiliar").all()
 
 
 FITS = {

@@ -230,6 +230,31 @@ def test_a_constant_uncertainty_is_worth_a_coin(correct):
     assert augrc(constant, correct) == pytest.approx(error_rate / 2)
 
 
+def test_areas_of_a_small_example_by_hand():
+    uncertainty, correct = [0.1, 0.2, 0.2, 0.9], [True, True, False, False]
+    # Of the tied pair half a mistake comes second and one third; then the last point errs as well.
+    assert aurc(uncertainty, correct) == pytest.approx((0 + 0.5 / 2 + 1 / 3 + 2 / 4) / 4)
+    assert augrc(uncertainty, correct) == pytest.approx((0 + 0.5 + 0.75) / 16 + 0.5 * 1 / 16)
+
+
+@few
+@given(st.integers(0, 12), st.integers(1, 12))
+def test_areas_of_a_perfect_ranking(n_right, n_wrong):
+    n_points = n_right + n_wrong
+    uncertainty, correct = np.arange(n_points), np.arange(n_points) < n_right
+    risks = [max(0, n - n_right) / n for n in range(1, n_points + 1)]
+    assert aurc(uncertainty, correct) == pytest.approx(np.mean(risks))
+    assert augrc(uncertainty, correct) == pytest.approx((n_wrong / n_points) ** 2 / 2)
+
+
+def test_areas_of_a_random_ranking_are_those_of_a_constant():
+    rng = np.random.default_rng(0)
+    correct = rng.random(20_000) < 0.7
+    error_rate = 1 - correct.mean()
+    assert aurc(rng.random(20_000), correct) == pytest.approx(error_rate, rel=0.05)
+    assert augrc(rng.random(20_000), correct) == pytest.approx(error_rate / 2, rel=0.05)
+
+
 @few
 @given(judged(), st.floats(0.01, 1))
 def test_risk_at_coverage_is_that_of_the_first_threshold_that_covers(points, coverage):

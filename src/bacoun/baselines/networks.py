@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from bacoun.estimator import BLOCK, BayesianClassifier
+from bacoun.estimator import BLOCK, BayesianClassifier, Evaluation, evaluation_of
 from bacoun.features.networks import KINDS as BODIES
 from bacoun.uncertainty import Uncertainty, from_moments
 from bacoun.validation import checked
@@ -54,6 +54,11 @@ class NetworkDraws(BayesianClassifier):
         """Total, aleatoric and epistemic uncertainty, each (N,), in nats."""
         parts = from_moments(*self._moments_over_networks(X)).parts()
         return Uncertainty(**{name: part.cpu().numpy() for name, part in parts.items()})
+
+    def evaluate(self, X: ArrayLike) -> Evaluation[np.ndarray]:
+        """All answers about each row in one pass."""
+        known = vars(evaluation_of(*self._moments_over_networks(X)))
+        return Evaluation(**{k: None if v is None else v.cpu().numpy() for k, v in known.items()})
 
     def _moments_over_networks(self, X: ArrayLike) -> tuple[Tensor, Tensor]:
         """Mean over networks of the class probabilities (N, K) and of their entropy (N,)."""

@@ -36,7 +36,7 @@ class NLM(BaCOUnClassifier):
             boundary=None,
             features=features,
             posterior=posterior,
-            gate=None,
+            ood_prior=0.0,
             standardize=standardize,
             random_state=random_state,
             verbose=verbose,
@@ -70,4 +70,6 @@ class NLM(BaCOUnClassifier):
 
 
 def _without_edge(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: settings[name] for name in settings.keys() - {"boundary", "gate", "n_boundary"}}
+    return {
+        name: settings[name] for name in settings.keys() - {"boundary", "n_boundary", "ood_prior"}
+    }

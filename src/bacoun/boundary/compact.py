@@ -39,9 +39,9 @@ class CompactShell(BaseEstimator):
         Keep each input of an edge point within its range in the data.
     residual : float
         Share of the edge points that have the residual of some training point outside the compact
-        space; the others have none, and are smoother than the data. With none at all, whatever is
-        that smooth counts as unknown. Which share is best is not settled; see the experiment
-        mnist-choice. Inputs left as they are have no residual, and are not clipped.
+        space; the others have none, and are smoother than the data. With none at all, the network
+        learns that whatever is smooth is unknown. Inputs left as they are have no residual, and are
+        not clipped.
     radii, mass, per_class, drop_overlap, blocks, hidden, batch_norm, jitter, epochs, batch_size, \
 learning_rate, l2, patience, n_jobs
         The shell in the compact space; see `bacoun.boundary.FlowShell`.
@@ -53,7 +53,7 @@ learning_rate, l2, patience, n_jobs
         n_components: int | Literal["auto"] = "auto",
         factors: Sequence[float] | None = None,
         clip: bool = True,
-        residual: float = 0.0,
+        residual: float = 1.0,
         radii: tuple[float, float] | None = None,
         mass: float = 0.99,
         per_class: bool = True,
@@ -61,7 +61,7 @@ learning_rate, l2, patience, n_jobs
         blocks: int = 5,
         hidden: int = 64,
         batch_norm: bool = False,
-        jitter: float = 0.02,
+        jitter: float = 0.1,
         epochs: int = 200,
         batch_size: int = 256,
         learning_rate: float = 1e-3,
@@ -142,17 +142,22 @@ learning_rate, l2, patience, n_jobs
         scale = float(residuals.square().sum(dim=1).mean() / n_left) ** 0.5
         return max(scale, _SMALLEST_RESIDUAL * (spread if spread > 0 else 1.0))
 
-    def sample(self, n_points: int, *, generator: Generator) -> Tensor:
-        """Draw edge points (n_points, D), the flows and shells taking equal parts."""
-        codes = self.shell_.sample(n_points, generator=generator)
+    def sample(self, n_points: int, *, generator: Generator) -> tuple[Tensor, Tensor | None]:
+        """Draw edge points (n_points, D) and the class (n_points,) of each, as `FlowShell` does."""
+        codes, labels = self.shell_.sample(n_points, generator=generator)
         if not self.compact_:
-            return codes
+            return codes, labels
         edge = self.mean_ + codes @ self.basis_
         if len(self.residuals_) > 0:
             rows = torch.randint(len(self.residuals_), (n_points,), generator=generator)
             has_one = torch.rand(n_points, 1, generator=generator) < self.residual
             edge = edge + has_one.to(edge) * self.residuals_[rows.to(edge.device)]
-        return edge.clamp(self.low_, self.high_) if self.clip else edge
+        return edge.clamp(self.low_, self.high_) if self.clip else edge, labels
+
+    @property
+    def held_out_rows_(self) -> Tensor:
+        """Indices of the rows that the flows were not fitted to."""
+        return self.shell_.held_out_rows_
 
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D): the flows' of the code plus that of the residual.
@@ -169,6 +174,22 @@ learning_rate, l2, patience, n_jobs
             value = value - 0.5 * squares - n_left * math.log(self.residual_scale_)
             value = value - 0.5 * n_left * math.log(2 * math.pi)
         return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+
+    def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
+        """How unusual (N,) points (N, D) are: by the code's density, and by the residual's length.
+
+        Apart, because the residual is known only roughly: added up, its share of the density drowns
+        what the flows know.
+        """
+        if not self.compact_:
+            return self.shell_.unfamiliarity(points)
+        codes, residuals = self._split(points)
+        length = torch.linalg.vector_norm(residuals, dim=1)
+        smallest = _SMALLEST_RESIDUAL * self.residual_scale_
+        return {
+            "density": -self.shell_.log_prob(codes),
+            "residual": length.clamp(min=smallest).log(),
+        }
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""

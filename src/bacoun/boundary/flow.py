@@ -52,7 +52,7 @@ class Flow:
     """
 
     def __init__(
-        self, *, blocks: int = 5, hidden: int = 64, jitter: float = 0.02, batch_norm: bool = False
+        self, *, blocks: int = 5, hidden: int = 64, jitter: float = 0.1, batch_norm: bool = False
     ) -> None:
         self.blocks = blocks
         self.hidden = hidden

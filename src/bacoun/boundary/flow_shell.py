@@ -56,7 +56,7 @@ class FlowShell(BaseEstimator):
         blocks: int = 5,
         hidden: int = 64,
         batch_norm: bool = False,
-        jitter: float = 0.02,
+        jitter: float = 0.1,
         epochs: int = 200,
         batch_size: int = 256,
         learning_rate: float = 1e-3,
@@ -99,9 +99,11 @@ class FlowShell(BaseEstimator):
                 f"factors must be positive numbers, at least one; got {self.factors}. Try (1.0,)."
             )
         generator = as_generator(generator)
-        clouds = [points]
-        if self.per_class:
-            clouds = [points[labels == label] for label in labels.unique()]
+        self.classes_ = labels.unique() if self.per_class else None
+        members = [torch.ones_like(labels, dtype=torch.bool)]
+        if self.classes_ is not None:
+            members = [labels == label for label in self.classes_]
+        clouds = [points[member] for member in members]
         within = _spread_within(clouds)
         seeds = [draw_seed(generator) for _ in clouds]
         n_clouds = len(clouds)
@@ -127,6 +129,12 @@ class FlowShell(BaseEstimator):
         self.inner_radii_ = [
             self._inner_radius(flow, cloud) for flow, cloud in zip(self.flows_, clouds, strict=True)
         ]
+        rows = torch.arange(len(points), device=points.device)
+        held_out = [
+            rows[member][flow.history_.held_out_rows.to(points.device)]
+            for member, flow in zip(members, self.flows_, strict=True)
+        ]
+        self.held_out_rows_ = torch.cat(held_out)
         return self
 
     def _fit_flow(
@@ -165,9 +173,16 @@ class FlowShell(BaseEstimator):
         empirical = float(norms.quantile(self.mass)) if len(norms) else 0.0
         return max(chi_radius(cloud.shape[1], self.mass), empirical)
 
-    def sample(self, n_points: int, *, generator: Generator) -> Tensor:
-        """Draw edge points (n_points, D), the flows and shells taking equal parts."""
-        edge = self._collect(n_points, generator, check_overlap=self.drop_overlap)
+    def sample(self, n_points: int, *, generator: Generator) -> tuple[Tensor, Tensor | None]:
+        """Draw edge points (n_points, D), the flows and shells taking equal parts.
+
+        Returns
+        -------
+        points : Tensor of shape (n_points, D)
+        labels : Tensor of shape (n_points,), or None with one flow for all classes
+            The class whose flow each point came from.
+        """
+        edge, source = self._collect(n_points, generator, check_overlap=self.drop_overlap)
         if self.drop_overlap and len(edge) < n_points:
             warnings.warn(
                 f"only {len(edge)} of {n_points} edge points lie outside every class; the rest "
@@ -175,26 +190,32 @@ class FlowShell(BaseEstimator):
                 stacklevel=2,
             )
             rest = self._collect(n_points - len(edge), generator, check_overlap=False)
-            edge = torch.cat([edge, rest])
+            edge, source = torch.cat([edge, rest[0]]), torch.cat([source, rest[1]])
         if len(edge) < n_points:
             raise ValueError(
                 f"the flows must map their shells to finite points; only {len(edge)} of {n_points} "
                 "were, the others overflowed. Lower learning_rate, or take fewer blocks."
             )
-        return edge
+        return edge, None if self.classes_ is None else self.classes_[source]
 
-    def _collect(self, n_points: int, generator: Generator, *, check_overlap: bool) -> Tensor:
+    def _collect(
+        self, n_points: int, generator: Generator, *, check_overlap: bool
+    ) -> tuple[Tensor, Tensor]:
         """Up to `n_points` good edge points; fewer if too many rounds found too few."""
-        kept = [self._one_round(n_points, generator, check_overlap)]
-        missing = n_points - len(kept[0])
-        while missing > 0 and len(kept) < _MOST_ROUNDS:
-            kept.append(self._one_round(missing, generator, check_overlap))
-            missing -= len(kept[-1])
-        return torch.cat(kept)[:n_points]
+        rounds = [self._one_round(n_points, generator, check_overlap)]
+        missing = n_points - len(rounds[0][0])
+        while missing > 0 and len(rounds) < _MOST_ROUNDS:
+            rounds.append(self._one_round(missing, generator, check_overlap))
+            missing -= len(rounds[-1][0])
+        edges, sources = zip(*rounds, strict=True)
+        return torch.cat(edges)[:n_points], torch.cat(sources)[:n_points]
 
-    def _one_round(self, wanted: int, generator: Generator, check_overlap: bool) -> Tensor:
+    def _one_round(
+        self, wanted: int, generator: Generator, check_overlap: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Edge points (n, D) and the index (n,) of the flow each came from."""
         each = -(-wanted // (len(self.flows_) * len(self.factors)))
-        edges = []
+        edges, sources = [], []
         for index, flow in enumerate(self.flows_):
             for factor in self.factors:
                 radii = self.radii or (self.inner_radii_[index], 1.03 * self.inner_radii_[index])
@@ -205,9 +226,11 @@ class FlowShell(BaseEstimator):
                 if check_overlap:
                     edge = edge[self._outside_others(edge, index)]
                 edges.append(edge)
-        pooled = torch.cat(edges)
+                sources.append(torch.full((len(edge),), index, device=edge.device))
+        pooled, source = torch.cat(edges), torch.cat(sources)
         order = torch.randperm(len(pooled), generator=generator)  # so that a cut takes from all
-        return pooled[order.to(pooled.device)]
+        order = order.to(pooled.device)
+        return pooled[order], source[order]
 
     def _outside_others(self, edge: Tensor, own: int) -> Tensor:
         outside = torch.ones(len(edge), dtype=torch.bool, device=edge.device)
@@ -222,10 +245,15 @@ class FlowShell(BaseEstimator):
         each = torch.stack([flow.log_prob(points) for flow in self.flows_])
         return torch.logsumexp(each + self.log_weights_[:, None], dim=0)
 
+    def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
+        """How unusual (N,) points (N, D) are: minus their log density."""
+        return {"density": -self.log_prob(points)}
+
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
         return {
             "flows": [flow.get_state() for flow in self.flows_],
+            "classes": self.classes_,
             "log_weights": self.log_weights_,
             "inner_radii": self.inner_radii_,
         }
@@ -234,6 +262,7 @@ class FlowShell(BaseEstimator):
         """Undo `get_state`."""
         settings = {name: getattr(self, name) for name in ("hidden", "batch_norm", "jitter")}
         self.flows_ = [Flow(**settings).set_state(flow) for flow in state["flows"]]
+        self.classes_ = state["classes"]
         self.log_weights_ = state["log_weights"]
         self.inner_radii_ = list(state["inner_radii"])
         return self

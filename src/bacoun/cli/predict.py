@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ def predict(
         Path | None, typer.Option(help="File to write, of the same kind as the table.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each row instead.")
+        bool, typer.Option("--json", help="Print a JSON object for each row; null is infinite.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
@@ -105,7 +106,13 @@ def _print_scores(model: TableModel, new: Path, survey: Survey) -> None:
     for frame in _pieces(new, survey):
         whole = model.encoder.typed(frame).join(model.score(frame))
         for row in whole.astype(object).to_dict(orient="records"):
-            typer.echo(json.dumps(row, default=str))
+            plain = {name: _plain(value) for name, value in row.items()}
+            typer.echo(json.dumps(plain, default=str))
+
+
+def _plain(value: object) -> object:
+    """The value; None in place of NaN and infinite numbers, which JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _pieces(new: Path, survey: Survey) -> Iterator[pd.DataFrame]:

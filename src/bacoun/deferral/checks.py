@@ -22,8 +22,13 @@ def as_share(name: str, value: float) -> Fraction:
     return Fraction(str(float(value)))
 
 
-def as_scores(name: str, values: ArrayLike, *, empty: bool = False) -> np.ndarray:
-    """Finite numbers (N,) in float64, at least one of them unless `empty` is allowed."""
+def as_scores(
+    name: str, values: ArrayLike, *, empty: bool = False, infinite: bool = False
+) -> np.ndarray:
+    """Finite numbers (N,) in float64, at least one of them unless `empty` is allowed.
+
+    `infinite` allows +inf too, which is above every other score.
+    """
     scores = _as_floats(name, values)
     if scores.ndim != 1:
         raise ValueError(
@@ -34,7 +39,7 @@ def as_scores(name: str, values: ArrayLike, *, empty: bool = False) -> np.ndarra
             f"{name} must hold at least one calibration point; got none. "
             "Keep some labelled points out of the fit."
         )
-    _check_finite(name, scores)
+    _check_finite(name, np.where(scores == np.inf, 0.0, scores) if infinite else scores)
     return scores
 
 

@@ -28,14 +28,14 @@ def conformal_threshold(scores: ArrayLike, false_alarm: float) -> float:
     Parameters
     ----------
     scores : array of shape (N,)
-        Scores of calibration points, which the model was not fitted on.
+        Scores of calibration points, which the model was not fitted on; +inf is allowed.
     false_alarm : float
         Between 0 and 1. The promise is on average over calibration sets.
 
     Returns
     -------
     float
-        The ceil((N + 1) (1 - false_alarm))-th smallest score. Infinite, so that nothing is flagged,
+        The ceil((N + 1) (1 - false_alarm))-th smallest score. Infinite, so that nothing exceeds it,
         if N is below `fewest_scores(false_alarm)`.
 
     Examples
@@ -43,7 +43,8 @@ def conformal_threshold(scores: ArrayLike, false_alarm: float) -> float:
     >>> conformal_threshold(range(1, 20), 0.05), conformal_threshold(range(1, 19), 0.05)
     (19.0, inf)
     """
-    return _smallest(as_scores("scores", scores), 1 - as_share("false_alarm", false_alarm))
+    known = as_scores("scores", scores, infinite=True)
+    return _smallest(known, 1 - as_share("false_alarm", false_alarm))
 
 
 def fewest_scores(false_alarm: float) -> int:
@@ -73,14 +74,18 @@ def class_thresholds(
     Returns
     -------
     dict
-        From class index to threshold. A class of fewer than `fewest_scores(false_alarm)` points is
-        left out: the pooled threshold has to do for it, without a promise of its own.
+        From class index to threshold. A class whose threshold would be infinite, as is that of a
+        class of fewer than `fewest_scores(false_alarm)` points, is left out: the pooled threshold
+        has to do for it, without a promise of its own.
     """
-    scores, predicted = as_scores("scores", scores), as_classes("predicted", predicted)
+    scores = as_scores("scores", scores, infinite=True)
+    predicted = as_classes("predicted", predicted)
     check_equally_long(scores=scores, predicted=predicted)
-    classes, counts = np.unique(predicted, return_counts=True)
-    enough = classes[counts >= fewest_scores(false_alarm)].tolist()
-    return {index: conformal_threshold(scores[predicted == index], false_alarm) for index in enough}
+    found = {
+        index: conformal_threshold(scores[predicted == index], false_alarm)
+        for index in np.unique(predicted).tolist()
+    }
+    return {index: threshold for index, threshold in found.items() if math.isfinite(threshold)}
 
 
 def prediction_set_threshold(probabilities: ArrayLike, labels: ArrayLike, coverage: float) -> float:

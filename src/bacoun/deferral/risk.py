@@ -108,7 +108,8 @@ def largest_acceptance(
     Parameters
     ----------
     total : array of shape (N,)
-        Uncertainty of calibration points, which the model was not fitted on.
+        Uncertainty of calibration points, which the model was not fitted on. None at all, where
+        all points are unfamiliar, support nothing.
     correct : array of shape (N,)
         Whether the prediction was right.
     max_error : float
@@ -129,7 +130,7 @@ def largest_acceptance(
 this needs 299 accepted calibration points without an error; there were 298. Bring more \
 calibration points, or ask for less.
     """
-    total, correct = as_scores("total", total), as_truths("correct", correct)
+    total, correct = as_scores("total", total, empty=True), as_truths("correct", correct)
     check_equally_long(total=total, correct=correct)
     as_share("max_error", max_error)
     as_share("confidence", confidence)
@@ -198,6 +199,8 @@ def _passes(n_errors: int, n_points: int, max_error: float, confidence: float) -
 
 def _edges(total: np.ndarray, max_error: float, confidence: float) -> np.ndarray:
     """Thresholds just below the point that follows the s least uncertain ones, for growing s."""
+    if len(total) == 0:
+        return np.array([math.inf])
     ascending = np.append(np.sort(total), math.inf)
     edges = ascending[_region_sizes(len(total), max_error, confidence)]
     # Where points tie, a region may hold fewer than can pass: begin beyond the tie.

@@ -39,7 +39,7 @@ class Decisions(NamedTuple):
 
 @dataclass(frozen=True)
 class DeferralRule:
-    """Thresholds on epistemic and total uncertainty, with what they promise.
+    """Thresholds on `ood_score` and total uncertainty, with what they promise.
 
     Attributes
     ----------
@@ -47,11 +47,12 @@ class DeferralRule:
         At most this share of in-distribution points is flagged as unfamiliar, on average.
     n_calibration : int
         Calibration points behind the rule.
-    epistemic_threshold : float
-        Points above are unfamiliar. Infinite if there were too few points to flag any.
+    ood_threshold : float
+        Points whose `ood_score` is above are unfamiliar. Infinite if there were too few points to
+        set it, or too many of an infinite score; then only such points are unfamiliar.
     class_thresholds : dict or None
-        The same for single predicted classes, by index; other classes use `epistemic_threshold`.
-        None: one threshold for all.
+        The same for single predicted classes, by index; other classes use `ood_threshold`. None:
+        one threshold for all.
     acceptance : Acceptance or None
         Among familiar points, those that may be accepted; None if no error bound was asked for.
 
@@ -65,14 +66,14 @@ class DeferralRule:
 
     false_alarm: float
     n_calibration: int
-    epistemic_threshold: float
+    ood_threshold: float
     class_thresholds: dict[int, float] | None = None
     acceptance: Acceptance | None = None
 
     @classmethod
     def calibrate(
         cls,
-        epistemic: ArrayLike,
+        ood_score: ArrayLike,
         total: ArrayLike,
         correct: ArrayLike | None = None,
         predicted: ArrayLike | None = None,
@@ -86,8 +87,11 @@ class DeferralRule:
 
         Parameters
         ----------
-        epistemic, total : array of shape (N,)
-            Uncertainties of the calibration points, in nats.
+        ood_score : array of shape (N,)
+            How unfamiliar the calibration points are, as `model.ood_score` says; or any score that
+            is higher for stranger points. +inf is unfamiliar under every rule.
+        total : array of shape (N,)
+            Their total uncertainty, in nats.
         correct : array of shape (N,), optional
             Whether each prediction was right; `max_error` needs it.
         predicted : array of shape (N,), optional
@@ -101,43 +105,46 @@ class DeferralRule:
         per_class : bool
             Keep `false_alarm` within each predicted class that has enough calibration points.
         """
-        epistemic, total = as_scores("epistemic", epistemic), as_scores("total", total)
-        check_equally_long(epistemic=epistemic, total=total)
+        ood_score = as_scores("ood_score", ood_score, infinite=True)
+        total = as_scores("total", total)
+        check_equally_long(ood_score=ood_score, total=total)
         thresholds = None
         if per_class:
-            thresholds = class_thresholds(epistemic, _given("predicted", predicted), false_alarm)
+            thresholds = class_thresholds(ood_score, _given("predicted", predicted), false_alarm)
         familiar = cls(
             false_alarm=float(as_share("false_alarm", false_alarm)),
-            n_calibration=len(epistemic),
-            epistemic_threshold=conformal_threshold(epistemic, false_alarm),
+            n_calibration=len(ood_score),
+            ood_threshold=conformal_threshold(ood_score, false_alarm),
             class_thresholds=thresholds,
         )
         if max_error is None:
             return familiar
         truths = as_truths("correct", _given("correct", correct))
         check_equally_long(total=total, correct=truths)
-        passed = familiar.decide(epistemic, total, predicted).decision == "accept"
+        passed = familiar.decide(ood_score, total, predicted).decision == "accept"
         acceptance = largest_acceptance(total[passed], truths[passed], max_error, confidence)
         return replace(familiar, acceptance=acceptance)
 
     def decide(
-        self, epistemic: ArrayLike, total: ArrayLike, predicted: ArrayLike | None = None
+        self, ood_score: ArrayLike, total: ArrayLike, predicted: ArrayLike | None = None
     ) -> Decisions:
-        """Accept or defer each point, given its uncertainties and, per class, its predicted class.
+        """Accept or defer each point (N,), given its scores and, per class, its predicted class.
 
-        If the data could not support the error bound, nothing is accepted.
+        A point whose `ood_score` is +inf is always unfamiliar. If the data could not support the
+        error bound, nothing is accepted.
         """
-        epistemic = as_scores("epistemic", epistemic, empty=True)
+        ood_score = as_scores("ood_score", ood_score, empty=True, infinite=True)
         total = as_scores("total", total, empty=True)
-        check_equally_long(epistemic=epistemic, total=total)
-        limit = np.full(len(epistemic), self.epistemic_threshold)
+        check_equally_long(ood_score=ood_score, total=total)
+        limit = np.full(len(ood_score), self.ood_threshold)
         if self.class_thresholds is not None:
             classes = as_classes("predicted", _given("predicted", predicted))
-            check_equally_long(epistemic=epistemic, predicted=classes)
+            check_equally_long(ood_score=ood_score, predicted=classes)
             for index, threshold in self.class_thresholds.items():
                 limit[classes == index] = threshold
         reason = np.where(total > self._total_threshold, "ambiguous", "")
-        reason = np.where(epistemic > limit, "unfamiliar", reason)
+        unfamiliar = (ood_score > limit) | np.isinf(ood_score)
+        reason = np.where(unfamiliar, "unfamiliar", reason)
         return Decisions(np.where(reason == "", "accept", "defer"), reason)
 
     @property
@@ -152,8 +159,9 @@ class DeferralRule:
         if self.class_thresholds is not None:
             each = [f"{index}: {value:.3g}" for index, value in self.class_thresholds.items()]
             lines.append(
-                f"The same within predicted classes, above {', '.join(each) or 'none'}; a class of "
-                f"fewer than {fewest_scores(self.false_alarm)} points has no promise of its own."
+                f"The same within predicted classes, above {', '.join(each) or 'none'}; others, as "
+                f"those of fewer than {fewest_scores(self.false_alarm)} points, have no promise of "
+                "their own."
             )
         if self.acceptance is not None:
             lines.append(f"{self._ambiguous_in_words()} {self.acceptance.statement}")
@@ -164,16 +172,20 @@ class DeferralRule:
         return "\n".join(lines)
 
     def _unfamiliar_in_words(self) -> str:
-        if math.isinf(self.epistemic_threshold):
+        alarm, needed = percent(self.false_alarm), fewest_scores(self.false_alarm)
+        if self.n_calibration < needed:
             return (
-                f"Unfamiliar: none. A false alarm of {percent(self.false_alarm)} needs "
-                f"{fewest_scores(self.false_alarm)} calibration points; there were "
-                f"{self.n_calibration}."
+                f"Unfamiliar: only an infinite ood_score. A false alarm of {alarm} needs {needed} "
+                f"calibration points; there were {self.n_calibration}."
+            )
+        if math.isinf(self.ood_threshold):
+            return (
+                "Unfamiliar: only an infinite ood_score, which too many of the "
+                f"{self.n_calibration} calibration points have to promise a false alarm of {alarm}."
             )
         return (
-            f"Unfamiliar: epistemic above {self.epistemic_threshold:.3g} nats. On average at most "
-            f"{percent(self.false_alarm)} of in-distribution points are flagged "
-            f"({self.n_calibration} calibration points)."
+            f"Unfamiliar: ood_score above {self.ood_threshold:.3g}. On average at most {alarm} of "
+            f"in-distribution points are flagged ({self.n_calibration} calibration points)."
         )
 
     def _ambiguous_in_words(self) -> str:
@@ -184,11 +196,11 @@ class DeferralRule:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite threshold becomes None."""
         own = self.class_thresholds
-        finite = math.isfinite(self.epistemic_threshold)
+        finite = math.isfinite(self.ood_threshold)
         return {
             "false_alarm": self.false_alarm,
             "n_calibration": self.n_calibration,
-            "epistemic_threshold": self.epistemic_threshold if finite else None,
+            "ood_threshold": self.ood_threshold if finite else None,
             "class_thresholds": own and {str(index): value for index, value in own.items()},
             "acceptance": self.acceptance and self.acceptance.to_dict(),
         }
@@ -198,11 +210,11 @@ class DeferralRule:
         """The inverse of `to_dict`."""
         try:
             own, acceptance = plain["class_thresholds"], plain["acceptance"]
-            threshold = plain["epistemic_threshold"]
+            threshold = plain["ood_threshold"]
             return cls(
                 false_alarm=plain["false_alarm"],
                 n_calibration=plain["n_calibration"],
-                epistemic_threshold=math.inf if threshold is None else threshold,
+                ood_threshold=math.inf if threshold is None else threshold,
                 class_thresholds=own and {int(index): value for index, value in own.items()},
                 acceptance=acceptance and Acceptance.from_dict(acceptance),
             )

@@ -54,7 +54,12 @@ _ORDER = (
     "architectures",
     "width",
     "attack",
+    "left-out-choice",
+    "left-out",
+    "log-loss",
     "mnist-choice",
+    "choice",
+    "shifts",
     "mnist",
     "mnist-full",
     "mnist-paper",
@@ -104,12 +109,19 @@ def parse_experiment(
 
 def missing_files(experiment: Experiment) -> list[str]:
     """Data sets the experiment needs that are not on this machine yet."""
-    if experiment.dataset["kind"] != "mnist":
+    if experiment.dataset["kind"] not in ("mnist", "development-images", "tables"):
         return []  # the others are drawn, or come with the package
     from bacoun.datasets.images import OTHERS  # brings torch along, which --help does not need
-    from bacoun.datasets.sources import locate
+    from bacoun.datasets.sources import SOURCES, locate
+    from bacoun.datasets.tables import source_of
 
-    needed = ["mnist", *experiment.dataset.get("others", OTHERS)]
+    if experiment.dataset["kind"] == "mnist":
+        needed = ["mnist", *experiment.dataset.get("others", OTHERS)]
+    elif experiment.dataset["kind"] == "tables":
+        tables = [*experiment.dataset.get("left_out", []), *experiment.dataset.get("tables", [])]
+        needed = sorted({source for name in tables if (source := source_of(name))})
+    else:
+        needed = [name for name in experiment.dataset["sets"] if name in SOURCES]
     return [name for name in needed if locate(name) is None]
 
 

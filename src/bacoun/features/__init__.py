@@ -1,8 +1,7 @@
-"""Step 2: points and edge (N, D), labels of K+1 classes -> frozen features (N, L)."""
+"""Step 2: points (N, D), labels (N,), edge (n, D) -> frozen features (N, L), log-odds of edge."""
 
-from bacoun.features.gate import as_if_rare, gated
 from bacoun.features.learned import LearnedFeatures
 
 KINDS = {"learned": LearnedFeatures}
 
-__all__ = ["KINDS", "LearnedFeatures", "as_if_rare", "gated"]
+__all__ = ["KINDS", "LearnedFeatures"]

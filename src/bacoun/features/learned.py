@@ -16,6 +16,7 @@ from bacoun.randomness import as_generator, seeded, threads_for
 from bacoun.training import OnEpoch, train
 
 _STEPS_BY_DEFAULT = 3000
+_NO_CLASS = -1  # the target of an edge point whose class is not known
 
 
 class LearnedFeatures(BaseEstimator):
@@ -27,8 +28,14 @@ class LearnedFeatures(BaseEstimator):
         Everything before the last, linear layer. "auto": convolutional for images. A module is
         copied and trained further; it takes (N, D), or (N, C, H, W) of images, and gives (N, L).
     hidden : sequence of int, optional
-        Widths of the dense layers; the last is L. None: 64, 64, 64, 1024; after convolutions 50,
-        1024. Not used with a module.
+        Widths of the dense layers; the last is L. None: 64, 64, 64, 64; after convolutions 128, 64.
+        Not used with a module.
+    joint_softmax : bool
+        How the edge is learned. False: two questions about the same features, "which of the K
+        classes?" and "data or edge?", so that classes are also learned just outside the data. True:
+        one softmax over K+1 classes, the edge last, as in the paper.
+    edge_weight : float
+        Weight of an edge point in the loss, beside 1 of a data point.
     dropout : float
         Dropout after each dense layer. Not used with a module.
     l2 : float
@@ -36,8 +43,8 @@ class LearnedFeatures(BaseEstimator):
     epochs : int, optional
         None trains for up to about 3000 steps, at least 10 and at most 500 epochs.
     patience : int, optional
-        Stop once the loss of a held-out tenth has not improved for this many epochs: a network that
-        overfits is too sure of its classes, and holds new data for unknown. None trains to the end.
+        Stop once the log loss of the classes of a held-out tenth has not improved for this many
+        epochs. None trains to the end.
     """
 
     def __init__(
@@ -45,6 +52,8 @@ class LearnedFeatures(BaseEstimator):
         *,
         body: str | nn.Module = "auto",
         hidden: Sequence[int] | None = None,
+        joint_softmax: bool = False,
+        edge_weight: float = 0.1,
         dropout: float = 0.0,
         l2: float = 1.0,
         epochs: int | None = None,
@@ -54,6 +63,8 @@ class LearnedFeatures(BaseEstimator):
     ) -> None:
         self.body = body
         self.hidden = hidden
+        self.joint_softmax = joint_softmax
+        self.edge_weight = edge_weight
         self.dropout = dropout
         self.l2 = l2
         self.epochs = epochs
@@ -66,34 +77,86 @@ class LearnedFeatures(BaseEstimator):
         points: Tensor,
         labels: Tensor,
         *,
+        edge: Tensor | None = None,
+        edge_labels: Tensor | None = None,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Self:
-        """Train on points (N, ...) and labels (N,) in 0..C-1; the edge, if any, is class C-1."""
+        """Train on points (N, ...), labels (N,) in 0..K-1 and, if there are any, edge points.
+
+        Parameters
+        ----------
+        edge : Tensor of shape (n, ...), optional
+        edge_labels : Tensor of shape (n,), optional
+            The class whose edge each point is on. None: the edge teaches "data or edge?" alone.
+        """
         generator = as_generator(generator)
         n_classes = int(labels.max()) + 1
         self.input_shape_ = tuple(points.shape[1:])
+        self.has_edge_, self.n_points_ = edge is not None, len(points)
         with seeded(generator):
             body = self._body()
-            n_features = _n_outputs(body, points)
-            self.module_ = nn.Sequential(body, nn.Linear(n_features, n_classes)).to(points.device)
+            head = nn.Linear(_n_outputs(body, points), n_classes + int(self.has_edge_))
+            self.module_ = nn.Sequential(body, head).to(points.device)
+        data = [points, labels]
+        if edge is not None:
+            unknown = labels.new_full((len(edge),), _NO_CLASS)
+            targets = torch.cat([labels, unknown if edge_labels is None else edge_labels])
+            is_edge = (torch.arange(len(targets)) >= len(points)).to(points)
+            data = [torch.cat([points, edge]), targets, is_edge]
         n_weights = sum(weight.numel() for weight in self.module_.parameters())
         with threads_for(self.batch_size * n_weights):
             self.history_ = train(
                 self.module_,
-                lambda batch, targets: nn.functional.cross_entropy(self.module_(batch), targets),
-                [points, labels],
-                epochs=self._n_epochs(len(points)),
+                self._loss,
+                data,
+                epochs=self._n_epochs(len(data[0])),
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 l2=self.l2,
                 patience=self.patience,
+                held_out_loss=self._held_out_loss,
                 generator=generator,
                 on_epoch=on_epoch,
                 checkpoint=checkpoint,
             )
         return self
+
+    @property
+    def held_out_rows_(self) -> Tensor:
+        """Indices of the points, edge apart, that the weights were not fitted to."""
+        rows = self.history_.held_out_rows
+        return rows[rows < self.n_points_]
+
+    def _loss(self, batch: Tensor, targets: Tensor, is_edge: Tensor | None = None) -> Tensor:
+        logits: Tensor = self.module_(batch)
+        if is_edge is None:
+            return nn.functional.cross_entropy(logits, targets)
+        if self.joint_softmax:
+            edge_class = logits.shape[1] - 1
+            targets = targets.where(is_edge == 0, edge_class)
+            loss = nn.functional.cross_entropy(logits, targets, reduction="none")
+        else:
+            loss = nn.functional.cross_entropy(
+                logits[:, :-1], targets, ignore_index=_NO_CLASS, reduction="none"
+            ) + nn.functional.binary_cross_entropy_with_logits(
+                logits[:, -1], is_edge, reduction="none"
+            )
+        return (loss * (1 - (1 - self.edge_weight) * is_edge)).mean()
+
+    def _held_out_loss(
+        self, batch: Tensor, targets: Tensor, is_edge: Tensor | None = None
+    ) -> Tensor:
+        """Log loss of the classes of data alone: what the network is for."""
+        if is_edge is None or bool(is_edge.all()):
+            return self._loss(batch, targets, is_edge)
+        known = is_edge == 0
+        head: Any = self.module_[1]
+        n_classes = head.out_features - 1
+        return nn.functional.cross_entropy(
+            self.module_(batch[known])[:, :n_classes], targets[known]
+        )
 
     def _body(self) -> nn.Module:
         if isinstance(self.body, nn.Module):
@@ -113,28 +176,45 @@ class LearnedFeatures(BaseEstimator):
         return features
 
     @torch.no_grad()
-    def transform_with_proba(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (N, L) and the network's own class probabilities (N, C), in one pass."""
+    def transform_with_log_odds(self, points: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Features (N, L), and the log-odds (N,) of edge against data; None if no edge was seen."""
         features = self.transform(points)
+        if not self.has_edge_:
+            return features, None
         logits: Tensor = self.module_[1](features)
-        return features, logits.softmax(dim=1)
+        return features, self._log_odds(logits)
+
+    def _log_odds(self, logits: Tensor) -> Tensor:
+        of_edge = logits[:, -1]
+        return of_edge - logits[:, :-1].logsumexp(dim=1) if self.joint_softmax else of_edge
+
+    @torch.no_grad()
+    def region_proba(self, points: Tensor) -> Tensor:
+        """The network's own probabilities (N, K), or (N, K+1) with the edge last."""
+        logits: Tensor = self.module_(points)
+        if not self.has_edge_ or self.joint_softmax:
+            return logits.softmax(dim=1)
+        is_edge = logits[:, -1:].sigmoid()
+        return torch.cat([(1 - is_edge) * logits[:, :-1].softmax(dim=1), is_edge], dim=1)
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted network."""
         head: Any = self.module_[1]
-        n_classes, n_features = head.weight.shape
+        n_outputs, n_features = head.weight.shape
         return {
             "input_shape": list(self.input_shape_),
+            "has_edge": self.has_edge_,
             "n_features": n_features,
-            "n_classes": n_classes,
+            "n_outputs": n_outputs,
             "weights": dict(self.module_.state_dict()),
         }
 
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state`."""
         self.input_shape_ = tuple(state["input_shape"])
+        self.has_edge_ = state["has_edge"]
         with seeded(Generator()):  # the weights drawn here are replaced
-            head = nn.Linear(state["n_features"], state["n_classes"])
+            head = nn.Linear(state["n_features"], state["n_outputs"])
             self.module_ = nn.Sequential(self._body(), head)
         self.module_.load_state_dict(state["weights"])
         self.module_.to(state["weights"]["1.weight"].device).eval()

@@ -73,17 +73,18 @@ def make_body(
 ) -> nn.Sequential:
     """A body of one of `KINDS` for points of the given shape: (D,), or (C, H, W) of images.
 
-    "auto" is "convolutional" for images, else "perceptron". Without `hidden`, the paper's widths.
+    "auto" is "convolutional" for images, else "perceptron". Without `hidden`, dense widths of 64
+    each, or, after convolutions, 128 and 64.
     The convolutional body also takes square grey images as rows of pixels.
     """
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"body must be one of {list(KINDS)} or a torch.nn.Module; got {kind!r}.")
     images = len(shape) == 3
     if kind == "perceptron" or (kind == "auto" and not images):
-        widths = (64, 64, 64, 1024) if hidden is None else hidden
+        widths = (64, 64, 64, 64) if hidden is None else hidden
         body = perceptron(math.prod(shape), widths, dropout)
         return nn.Sequential(nn.Flatten(), *body) if images else body
-    widths = (50, 1024) if hidden is None else hidden
+    widths = (128, 64) if hidden is None else hidden
     if images:
         return convolutional(shape, widths, dropout)
     side = math.isqrt(shape[0])

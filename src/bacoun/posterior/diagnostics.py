@@ -13,7 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 N_SUPERCHAINS = 8
 """Chains start in this many groups, each from one point: what nested R-hat compares."""
 
-_ENOUGH = 400
+ENOUGH = 400
+"""Effective draws from which an answer can be trusted."""
 _FEW = 0.005  # a trajectory in two hundred may hit a wall and be rejected
 
 
@@ -24,6 +25,11 @@ class Health:
     The quantities are the centred predictive logits at `n_quantities / K` points and, because
     epistemic uncertainty is a second moment, their squares. `*_iid` is what independent draws of
     the same shape would have shown. Fields that do not apply to an inference are None.
+
+    Of the `dropped_directions`, which keep their prior, the data would have raised the precision by
+    `largest_dropped_information` at most, in units of the prior's, and moved the mean of all
+    together by `dropped_shift` prior standard deviations. `condition` is the condition number of
+    the features: large if a feature has an offset far above its spread.
     """
 
     inference: str
@@ -32,7 +38,8 @@ class Health:
     prior_scale: float | None = None
     dropped_directions: int = 0
     largest_dropped_information: float = 0.0
-    largest_dropped_shift: float = 0.0
+    dropped_shift: float = 0.0
+    condition: float | None = None
     n_chains: int | None = None
     n_iterations: int | None = None
     n_quantities: int | None = None
@@ -58,7 +65,7 @@ class Health:
             complaints.append(f"{self.divergences} divergent trajectories (raise target_accept)")
         if self.rhat is not None and self.rhat_iid is not None:
             ess = min(self.ess or 0.0, self.ess_squares or 0.0)
-            enough = min(_ENOUGH, 0.5 * n_all)
+            enough = min(ENOUGH, 0.5 * n_all)
             if not ess >= enough:
                 complaints.append(
                     f"effective sample size {ess:.0f} below {enough:.0f} (raise n_iterations)"

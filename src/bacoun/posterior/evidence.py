@@ -21,7 +21,7 @@ def log_evidence(posterior: SoftmaxRegression, mode: Tensor) -> float:
     """
     at_mode = float(posterior.log_density(mode[:, :, None]))
     prior_volume = mode.numel() * math.log(posterior.prior_scale)
-    return at_mode - prior_volume + whiten(posterior, mode).log_det
+    return at_mode - prior_volume + whiten(posterior, mode[:, :, None]).log_det
 
 
 def best_prior_scale(

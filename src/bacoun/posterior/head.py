@@ -19,29 +19,18 @@ from bacoun.checkpoint import Checkpoint
 from bacoun.posterior.diagnostics import Health, chain_statistics
 from bacoun.posterior.evidence import best_prior_scale
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, contrasts, mix
-from bacoun.posterior.predictive import (
-    Predictive,
-    moments_of_product,
-    softmax_against_last,
-)
+from bacoun.posterior.predictive import Predictive, softmax_against_last
 from bacoun.posterior.reduction import Reduction, Spectrum, reduce
-from bacoun.posterior.split import (
-    CUT,
-    LARGEST,
-    N_INNER,
-    Conditional,
-    condition,
-    inner_noise,
-    is_weak,
-    n_entries,
-    nested_moments,
-)
 from bacoun.randomness import as_generator, draw_seed, threads_for
 from bacoun.training import OnEpoch
 
-PriorScale = float | Literal["evidence"]
+PriorScale = float | Literal["auto", "evidence"]
 
 _PROBES = 16
+_USUAL_SCALE = 0.3  # of a weight, for features that a network has learned
+_SMALLEST_LOGIT = (
+    3.0  # prior standard deviation that a logit must be allowed, whatever the features
+)
 
 
 def with_bias(features: Tensor, fit_intercept: bool) -> Tensor:
@@ -60,11 +49,12 @@ def check_training_set(features: Tensor, labels: Tensor, prior_scale: PriorScale
         )
     if not bool(features.isfinite().all()):
         raise ValueError("features must be finite; got NaN or infinity. Check the feature map.")
-    if prior_scale != "evidence" and not (
+    if prior_scale not in ("auto", "evidence") and not (
         isinstance(prior_scale, int | float) and 0 < prior_scale < math.inf
     ):
         raise ValueError(
-            f"prior_scale must be a positive number or 'evidence'; got {prior_scale!r}. Try 1.0."
+            "prior_scale must be a positive number, 'auto' or 'evidence'; got "
+            f"{prior_scale!r}. Try 0.3."
         )
     n_classes = int(labels.max()) + 1
     if n_classes < 2:
@@ -72,12 +62,16 @@ def check_training_set(features: Tensor, labels: Tensor, prior_scale: PriorScale
     return n_classes
 
 
-class ReducedHead(BaseEstimator):
-    """A posterior inferred where the data speaks, and left at its prior elsewhere.
+def resolved_prior_scale(prior_scale: float | str, design: Tensor) -> float:
+    """A number as it is; for "auto" the one that suits features (N, L)."""
+    if prior_scale != "auto":
+        return float(prior_scale)
+    size = float(design.double().square().sum(dim=1).mean().sqrt())
+    return max(_USUAL_SCALE, _SMALLEST_LOGIT / max(size, 1e-6))
 
-    The predictive of a point with coordinates q and remainder rho is exact: the logits of draw s
-    are `q . w_s + sigma * rho * eps_s`, with eps drawn once in `fit` and shared by all points.
-    """
+
+class ReducedHead(BaseEstimator):
+    """A posterior inferred where the data speaks, and left at its prior elsewhere."""
 
     prior_scale: PriorScale
     n_draws: int
@@ -114,53 +108,30 @@ class ReducedHead(BaseEstimator):
             self.prior_scale_ = (
                 best_prior_scale(design, labels, self.n_classes_, self.tol, spectrum)
                 if self.prior_scale == "evidence"
-                else float(self.prior_scale)
+                else resolved_prior_scale(self.prior_scale, design)
             )
             self.reduction_, posterior, mode = reduce(
                 design, labels, self.n_classes_, self.prior_scale_, self.tol, spectrum
             )
             self.chains_, facts = self._sample(posterior, mode, generator, on_epoch, checkpoint)
-            draws = self._keep_draws(generator)
-            self._keep_split(posterior, mode, draws, generator)
+            self._keep_draws(generator)
         facts |= {"seconds": time.perf_counter() - started}
         self.health_ = self._health(facts, posterior.features)
         self.health_.warn_if_unsettled()
         return self
 
-    def _keep_draws(self, generator: Generator) -> Tensor:
-        """Thin the chains to draws (S, K-1, r); put them where `predict_proba_samples` looks."""
+    def _keep_draws(self, generator: Generator) -> None:
+        """Thin the chains to `n_draws`; put them where the predictive looks."""
         pooled = self.chains_.transpose(0, 1).flatten(0, 1)  # iteration by iteration
         rows = torch.linspace(0, len(pooled) - 1, self.n_draws).round().long()
         to_logits = against_last(self.n_classes_)
-        draws = pooled[rows]
-        weights = mix(to_logits, draws.permute(1, 2, 0))  # (K-1, r, S)
+        weights = mix(to_logits, pooled[rows].permute(1, 2, 0))  # (K-1, r, S)
         eps = torch.randn(self.n_classes_ - 1, 1, self.n_draws, generator=generator)
         tail = self.prior_scale_ * mix(to_logits, eps.to(weights))
         stacked = torch.cat([weights, tail], dim=1)  # (K-1, r + 1, S)
         self.weights_ = stacked.permute(1, 0, 2).flatten(1).float().contiguous()
         self.joint_seed_ = draw_seed(generator)
-        return draws
-
-    def _keep_split(
-        self,
-        posterior: SoftmaxRegression,
-        mode: Tensor,
-        draws: Tensor,
-        generator: Generator,
-        cut: float = CUT,
-    ) -> None:
-        """Keep what `predict_split` needs, for directions weaker than `cut`; None if too large."""
-        weak = is_weak(self.reduction_.eigenvalues, self.prior_scale_, cut)
-        self.split_ = condition(posterior, mode, weak, draws, draw_seed(generator))
-
-    def _logits(self, features: Tensor) -> Tensor:
-        """Logits against the last class (N, K-1, S)."""
-        flat = self._coordinates(features) @ self.weights_.to(features)
-        return flat.unflatten(1, (self.n_classes_ - 1, self.n_draws))
-
-    def _coordinates(self, features: Tensor) -> Tensor:
-        """What the draws are multiplied with: q and rho side by side (N, r + 1)."""
-        return self.reduction_.coordinates(features, bias=self.fit_intercept)
+        self.__dict__.pop("_predictives", None)
 
     def predict_proba_samples(self, features: Tensor, joint: bool = False) -> Tensor:
         """Class probabilities (S, N, K) of features (N, L) under each posterior draw.
@@ -173,63 +144,25 @@ class ReducedHead(BaseEstimator):
             single draws and for decisions about batches.
         """
         self._check_fitted()
-        return softmax_against_last(
-            self._joint_logits(features) if joint else self._logits(features)
-        )
+        if joint:
+            return softmax_against_last(self._joint_logits(features))
+        return self._predictive(features.dtype).probabilities(features)
 
     def predict_moments(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean over draws of the class probabilities (N, K) and of their entropy (N,), in nats."""
-        self._check_fitted()
-        weights = self.weights_.to(features)
-        return moments_of_product(self._coordinates(features), weights, self.n_classes_ - 1)
+        """Mean over draws of the class probabilities (N, K) and of their entropy (N,), in nats.
 
-    def predictive(self, *, unknown_scale: float | None = None) -> Predictive:
-        """The predictive laid out for many points, in float32 where that is enough.
-
-        Parameters
-        ----------
-        unknown_scale : float, optional
-            Given as s, the head was fitted to features [x, 1, 0, 0] of shape (N, 2L + 2), and is to
-            be asked about [(1-g) x, 1-g, s g x, s g]; the predictive then takes x (N, L), g (N,).
+        In float64 exact to the last digit; features (N, L) in float32 are answered to about 1e-4,
+        several times faster.
         """
         self._check_fitted()
-        basis = self.reduction_.basis
-        if unknown_scale is None:
-            return Predictive(basis, self.weights_, self.n_classes_ - 1, self.fit_intercept)
-        known = basis[: len(basis) // 2]
-        return Predictive(known, self.weights_, self.n_classes_ - 1, True, unknown_scale)
+        return self._predictive(features.dtype).moments(features)
 
-    def predict_split(
-        self, features: Tensor, n_inner: int = N_INNER
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Moments that split epistemic uncertainty into model and OOD; see `split.py`.
-
-        Parameters
-        ----------
-        features : Tensor of shape (N, L)
-        n_inner : int
-            Inner draws M of the directions in which the prior outweighs the data, for each of the
-            S posterior draws of the others. The cut between them is at equal weight.
-
-        Returns
-        -------
-        Mean probabilities (N, K), mean over S of the entropy of the mean over M (N,), and mean
-        entropy (N,), in nats
-        """
-        self._check_fitted()
-        if self.split_ is None:
-            weak = is_weak(self.reduction_.eigenvalues, self.prior_scale_)
-            raise ValueError(
-                f"split=True needs a head with at most {LARGEST} numbers between its weak and all "
-                f"directions, kept by fit; this one has {n_entries(self.n_classes_, weak)} and "
-                "kept none. Fit again with a larger tol, such as 1.0."
-            )
-        q, rho = self.reduction_.split(with_bias(features, self.fit_intercept))
-        return nested_moments(
-            self.split_.logits(q, self.weights_[:-1]),
-            self.split_.spread(q, rho, self.prior_scale_),
-            inner_noise(self.n_classes_ - 1, n_inner, self.n_draws, self.split_.seed),
-        )
+    def _predictive(self, dtype: torch.dtype) -> Predictive:
+        made: dict[torch.dtype, Predictive] = self.__dict__.setdefault("_predictives", {})
+        if dtype not in made:
+            basis, n_columns = self.reduction_.basis, self.n_classes_ - 1
+            made[dtype] = Predictive(basis, self.weights_, n_columns, self.fit_intercept, dtype)
+        return made[dtype]
 
     def _joint_logits(self, features: Tensor) -> Tensor:
         features = with_bias(features, self.fit_intercept)
@@ -248,8 +181,8 @@ class ReducedHead(BaseEstimator):
     def diagnose(self, features: Tensor) -> Health:
         """Health at the logits of the given features (N, L); keep N in the tens."""
         self._check_chains()
-        q, _ = self.reduction_.split(with_bias(features.double(), self.fit_intercept))
-        return self._health({}, q)
+        design = with_bias(features.double(), self.fit_intercept)
+        return self._health({}, design @ self.reduction_.basis)
 
     def to_arviz(self) -> Any:
         """The unthinned chains for ArviZ: `weights` of shape (chain, draw, contrast, direction)."""
@@ -273,7 +206,6 @@ class ReducedHead(BaseEstimator):
 
     def _health(self, facts: dict[str, Any], q: Tensor) -> Health:
         """Health at up to 16 evenly spaced rows of coordinates q (N, r)."""
-        rows = torch.linspace(0, len(q) - 1, min(_PROBES, len(q))).round().long()
         n_chains, n_iterations = self.chains_.shape[:2]
         facts = {
             "inference": type(self).__name__,
@@ -282,16 +214,15 @@ class ReducedHead(BaseEstimator):
             "dimensions": self.chains_[0, 0].numel(),
             "dropped_directions": self.reduction_.n_weak,
             "largest_dropped_information": self.reduction_.largest_information,
-            "largest_dropped_shift": self.reduction_.largest_shift,
+            "dropped_shift": self.reduction_.shift,
+            "condition": self.reduction_.condition,
             **getattr(self, "facts_", {}),
             **facts,
         }
         self.facts_ = facts
         if not self._draws_are_independent:
-            columns = contrasts(self.n_classes_).to(self.chains_)
-            along = self.chains_ @ q[rows].to(self.chains_).T  # (C, T, K-1, P)
-            logits = torch.einsum("ctjp,kj->ctkp", along, columns).flatten(2).cpu().numpy()
-            facts |= chain_statistics(logits.astype(np.float64))
+            logits = probed_logits(self.chains_, q, self.n_classes_)
+            facts |= chain_statistics(logits)
             facts |= {
                 "n_chains": n_chains,
                 "n_iterations": n_iterations,
@@ -312,10 +243,8 @@ class ReducedHead(BaseEstimator):
             "n_classes": self.n_classes_,
             "prior_scale": self.prior_scale_,
             "basis": self.reduction_.basis,
-            "eigenvalues": self.reduction_.eigenvalues,
             "weights": self.weights_,
             "joint_seed": self.joint_seed_,
-            "split": None if self.split_ is None else self.split_.get_state(),
             "health": vars(self.health_),
         }
 
@@ -326,15 +255,22 @@ class ReducedHead(BaseEstimator):
         self.health_ = Health(**state["health"])
         self.reduction_ = Reduction(
             state["basis"],
-            state["eigenvalues"],
             self.health_.dropped_directions,
             self.health_.largest_dropped_information,
-            self.health_.largest_dropped_shift,
+            self.health_.dropped_shift,
         )
         self.weights_ = state["weights"]
         self.joint_seed_ = state["joint_seed"]
-        self.split_ = None if state["split"] is None else Conditional(**state["split"])
+        self.__dict__.pop("_predictives", None)
         return self
+
+
+def probed_logits(chains: Tensor, q: Tensor, n_classes: int) -> np.ndarray:
+    """Centred logits (C, T, M) of chains (C, T, K-1, r) at up to 16 spaced rows of q (N, r)."""
+    rows = torch.linspace(0, len(q) - 1, min(_PROBES, len(q))).round().long()
+    along = chains @ q[rows].to(chains).T  # (C, T, K-1, P)
+    logits = torch.einsum("ctjp,kj->ctkp", along, contrasts(n_classes).to(chains)).flatten(2)
+    return logits.cpu().numpy().astype(np.float64)
 
 
 @lru_cache(maxsize=32)

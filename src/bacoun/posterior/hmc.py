@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from bacoun.checkpoint import Checkpoint, State
-from bacoun.posterior.diagnostics import N_SUPERCHAINS
-from bacoun.posterior.head import PriorScale, ReducedHead
+from bacoun.posterior.diagnostics import ENOUGH, N_SUPERCHAINS, chain_statistics
+from bacoun.posterior.head import PriorScale, ReducedHead, probed_logits
 from bacoun.posterior.logistic import SoftmaxRegression
-from bacoun.posterior.whitening import whiten
+from bacoun.posterior.whitening import Whitening, whiten
 from bacoun.training import OnEpoch
 
 Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
@@ -26,6 +27,8 @@ _FIRST_KICK = 0.1931833275037836
 _DIVERGED = -1000.0
 _FLOOR = 0.02
 _LARGE = 100_000_000  # rows times dimensions
+_EARLY = (0.15, 0.2, 0.2)  # shares of the warm-up after which coordinates are made anew
+_ENOUGH_FOR_CURVATURE = 16  # chains
 
 
 class HMC(ReducedHead):
@@ -33,9 +36,10 @@ class HMC(ReducedHead):
 
     Parameters
     ----------
-    prior_scale : float or "evidence"
-        Standard deviation of every weight under the prior, intercept included; "evidence" takes
-        the one with the largest Laplace evidence, kept as `prior_scale_`.
+    prior_scale : float, "auto" or "evidence"
+        Standard deviation of every weight under the prior, intercept included, kept as
+        `prior_scale_`. "auto": 0.3, or more where features are so small that logits would have a
+        prior standard deviation below 3. "evidence": the one with the largest Laplace evidence.
     n_draws : int
         Draws kept for prediction, evenly spaced over all chains.
     n_chains, n_warmup, n_iterations : int, optional
@@ -51,7 +55,7 @@ class HMC(ReducedHead):
     def __init__(
         self,
         *,
-        prior_scale: PriorScale = 1.0,
+        prior_scale: PriorScale = "auto",
         n_draws: int = 500,
         n_chains: int | None = None,
         n_warmup: int | None = None,
@@ -77,16 +81,7 @@ class HMC(ReducedHead):
         on_epoch: OnEpoch | None,
         checkpoint: Checkpoint | None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        whitening = whiten(posterior, mode).to(torch.float32)
         target = posterior.to(torch.float32)
-
-        def density(x: Tensor, want_value: bool) -> tuple[Tensor, Tensor]:
-            weights = whitening.to_weights(x)
-            if not want_value:
-                return x, whitening.pull_back(target.gradient(weights))
-            value, gradient = target.value_and_gradient(weights)
-            return value, whitening.pull_back(gradient)
-
         dimension = mode.numel()
         # Large heads pay dearly for every gradient: fewer chains, a shorter warm-up.
         large = len(posterior.features) * dimension > _LARGE
@@ -94,20 +89,47 @@ class HMC(ReducedHead):
         n_warmup = (25 if large else 40) if self.n_warmup is None else self.n_warmup
         wanted = (2 if large else 4) * self.n_draws
         n_iterations = self.n_iterations or max(30, math.ceil(wanted / n_chains))
+        n_early = [round(share * n_warmup) for share in _EARLY]
+        planned = n_warmup + n_iterations
         # A superchain starts from one Laplace draw, so that nested R-hat sees what it forgot.
         n_starts = N_SUPERCHAINS if n_chains % N_SUPERCHAINS == 0 else n_chains
         starts = torch.randn(dimension, n_starts, generator=generator)
+        x = starts.repeat_interleave(n_chains // n_starts, dim=1).to(target.features)
+        whitening = whiten(posterior, mode[:, :, None]).to(torch.float32)
+        # Classes that can be told apart make the posterior skewed: its curvature at the mode says
+        # little about its bulk, where the chains are after a few iterations.
+        for stage, n_steps in enumerate(n_early):
+            run = sample_chains(
+                _density(target, whitening),
+                x,
+                n_warmup=n_steps,
+                n_iterations=0,
+                target_accept=self.target_accept,
+                generator=generator,
+                on_epoch=_later(on_epoch, sum(n_early[:stage]), planned),
+            )
+            weights = whitening.to_weights(run.last)
+            some = weights[:, :, :: max(1, n_chains // _ENOUGH_FOR_CURVATURE)]
+            whitening = whiten(posterior, some).to(torch.float32)
+            x = whitening.from_weights(weights)
+
+        def enough(draws: list[Tensor]) -> bool:
+            chains = _in_weights(draws, whitening)
+            found = chain_statistics(probed_logits(chains, target.features, target.n_classes))
+            return min(found["ess"], found["ess_squares"]) >= ENOUGH
+
         run = sample_chains(
-            density,
-            starts.repeat_interleave(n_chains // n_starts, dim=1).to(target.features),
-            n_warmup=n_warmup,
+            _density(target, whitening),
+            x,
+            n_warmup=n_warmup - sum(n_early),
             n_iterations=n_iterations,
             target_accept=self.target_accept,
             generator=generator,
-            on_epoch=on_epoch,
+            enough=None if self.n_iterations else enough,
+            on_epoch=_later(on_epoch, sum(n_early), planned),
             checkpoint=checkpoint,
         )
-        chains = torch.stack([whitening.to_weights(x).permute(2, 0, 1) for x in run.draws], dim=1)
+        chains = _in_weights(run.draws, whitening)
         facts = {
             "acceptance": run.acceptance,
             "divergences": run.divergences,
@@ -116,11 +138,33 @@ class HMC(ReducedHead):
         return chains, facts
 
 
+def _density(target: SoftmaxRegression, whitening: Whitening) -> Density:
+    def density(x: Tensor, want_value: bool) -> tuple[Tensor, Tensor]:
+        weights = whitening.to_weights(x)
+        if not want_value:
+            return x, whitening.pull_back(target.gradient(weights))
+        value, gradient = target.value_and_gradient(weights)
+        return value, whitening.pull_back(gradient)
+
+    return density
+
+
+def _in_weights(draws: Sequence[Tensor] | Tensor, whitening: Whitening) -> Tensor:
+    """Chains of contrasts (B, T, K-1, r) from T draws (d, B) in round coordinates."""
+    return torch.stack([whitening.to_weights(x).permute(2, 0, 1) for x in draws], dim=1)
+
+
+def _later(on_epoch: OnEpoch | None, n_before: int, planned: int) -> OnEpoch | None:
+    """The callback for a part of the iterations, told how many all parts together are."""
+    return on_epoch and (lambda done, _: on_epoch(n_before + done, planned))
+
+
 @dataclass(frozen=True)
 class Run:
-    """Draws (T, d, B) of B chains after warm-up, and how they were made."""
+    """Draws (T, d, B) of B chains after warm-up, where they ended (d, B), how they were made."""
 
     draws: Tensor
+    last: Tensor
     acceptance: float
     divergences: int
     step_size: float
@@ -134,38 +178,49 @@ def sample_chains(
     n_iterations: int,
     target_accept: float,
     generator: Generator,
+    enough: Callable[[list[Tensor]], bool] | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Run:
     """Run B chains in lock-step from `start` (d, B) with an identity mass matrix.
 
     All chains share the step size and each iteration's random number of steps; the step size is
-    frozen after warm-up. If a call with the same arguments left its state in `checkpoint`, the
+    frozen after warm-up. If the draws so far are not `enough`, up to twice as many iterations are
+    added as were asked for. If a call with the same arguments left its state in `checkpoint`, the
     chains go on from there, to the same bits.
     """
-    chains = _Chains(density, start, n_warmup, n_iterations, target_accept)
+    chains = _Chains(density, start, n_warmup, target_accept)
     planned = n_warmup + n_iterations
     if checkpoint is not None and (saved := checkpoint.load("chains")) is not None:
         chains.set_state(saved)
         generator.set_state(saved["generator"])
+        planned = saved["planned"]
         if on_epoch is not None:
             on_epoch(chains.n_done, planned)
+    most = n_warmup + (1 if enough is None else 3) * n_iterations
     while chains.n_done < planned:
         chains.advance(generator)
         if on_epoch is not None:
             on_epoch(chains.n_done, planned)
+        if chains.n_done == planned < most and enough is not None and not enough(chains.draws):
+            planned += n_iterations
         if checkpoint is not None:
             checkpoint.save(
                 "chains",
-                lambda: {**chains.get_state(), "generator": generator.get_state()},
+                partial(_state_of, chains, planned, generator),
                 now=chains.n_done == planned,
             )
     return Run(
-        torch.stack(chains.draws),
-        chains.accepted,
+        torch.stack(chains.draws) if chains.draws else chains.x[None, :, :][:0],
+        chains.x,
+        chains.accepted / max(1, len(chains.draws)),
         chains.divergences,
         min(chains.step.averaged, _LARGEST_STEP),
     )
+
+
+def _state_of(chains: _Chains, planned: int, generator: Generator) -> State:
+    return {**chains.get_state(), "planned": planned, "generator": generator.get_state()}
 
 
 class _Chains:
@@ -176,10 +231,9 @@ class _Chains:
         density: Density,
         start: Tensor,
         n_warmup: int,
-        n_iterations: int,
         target_accept: float,
     ) -> None:
-        self.density, self.n_warmup, self.n_iterations = density, n_warmup, n_iterations
+        self.density, self.n_warmup = density, n_warmup
         self.x = start
         self.value, self.gradient = density(start, True)
         self.step = _StepSize(2.4 * len(start) ** -0.25, target_accept)
@@ -209,7 +263,7 @@ class _Chains:
             self.step.update(float(1 / (1 / probability.clamp(min=_FLOOR)).mean()))
         else:
             self.draws.append(self.x)
-            self.accepted += float(probability.mean()) / self.n_iterations
+            self.accepted += float(probability.mean())
             self.divergences += int(diverged.sum())
         self.n_done += 1
 

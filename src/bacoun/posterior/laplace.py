@@ -29,7 +29,7 @@ class Laplace(ReducedHead):
     def __init__(
         self,
         *,
-        prior_scale: PriorScale = 1.0,
+        prior_scale: PriorScale = "auto",
         n_draws: int = 500,
         tol: float = 0.01,
         fit_intercept: bool = True,
@@ -51,6 +51,6 @@ class Laplace(ReducedHead):
         on_epoch: OnEpoch | None,
         checkpoint: Checkpoint | None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        whitening = whiten(posterior, mode, full=self.full)
+        whitening = whiten(posterior, mode[:, :, None], full=self.full)
         x = torch.randn(mode.numel(), self.n_draws, generator=generator, dtype=torch.float64)
         return whitening.to_weights(x.to(mode.device)).permute(2, 0, 1)[None], {}

@@ -12,6 +12,7 @@ real matrix products instead of B thin ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -127,31 +128,48 @@ class SoftmaxRegression:
         logits = self.features @ weights.to(self.features).permute(1, 0)
         return (logits @ contrasts(self.n_classes).T.to(logits)).softmax(dim=1)
 
-    def information(self, weights: Tensor, first: int, second: int) -> Tensor:
-        """Block (r, r) of the log likelihood's negative Hessian between two contrasts."""
-        columns = contrasts(self.n_classes).to(self.features)
-        probabilities = self.probabilities(weights)
-        a, b = columns[:, first], columns[:, second]
-        covariance = probabilities @ (a * b) - (probabilities @ a) * (probabilities @ b)
-        block = self.features.new_zeros(self.features.shape[1], self.features.shape[1])
-        for rows in torch.arange(len(self.features)).split(_SLICE_ROWS):
-            features = self.features[rows[0] : rows[-1] + 1]
-            weight = covariance[rows[0] : rows[-1] + 1, None]
-            block.addmm_(features.T, weight * features)
-        return block
-
     def hessian(self, weights: Tensor) -> Tensor:
-        """Negative Hessian (d, d) of the log density, d = (K-1) r, at one draw (K-1, r)."""
+        """Negative Hessian (d, d) of the log density, d = (K-1) r, mean over draws (K-1, r, B)."""
         n_columns, r = self.shape
-        hessian = torch.empty(n_columns, r, n_columns, r, dtype=torch.float64)
+        hessian = torch.zeros(n_columns, r, n_columns, r, dtype=torch.float64)
         hessian = hessian.to(weights.device)
+        for features, covariance in self._curvatures(weights):
+            for j in range(n_columns):
+                for k in range(j + 1):
+                    hessian[j, :, k] += features.T @ (covariance[:, j, k, None] * features)
         for j in range(n_columns):
-            for k in range(j + 1):
-                block = self.information(weights, j, k).double()
-                hessian[j, :, k], hessian[k, :, j] = block, block.T
+            for k in range(j):
+                hessian[k, :, j] = hessian[j, :, k].T
         hessian = hessian.reshape(n_columns * r, n_columns * r)
         hessian.diagonal().add_(1 / self.prior_scale**2)
         return hessian
+
+    def hessian_blocks(self, weights: Tensor) -> Tensor:
+        """The diagonal blocks (K-1, r, r) of `hessian`, one for each contrast."""
+        n_columns, r = self.shape
+        blocks = torch.zeros(n_columns, r, r, dtype=torch.float64, device=weights.device)
+        for features, covariance in self._curvatures(weights):
+            for k in range(n_columns):
+                blocks[k] += features.T @ (covariance[:, k, k, None] * features)
+        blocks.diagonal(dim1=1, dim2=2).add_(1 / self.prior_scale**2)
+        return blocks
+
+    def _curvatures(self, weights: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Slices of features (n, r) with the covariance (n, K-1, K-1) of their contrasts.
+
+        It is the covariance of the one-hot label under the predicted probabilities, mean over B.
+        """
+        columns = contrasts(self.n_classes).to(self.features)
+        pairs = (columns[:, :, None] * columns[:, None]).flatten(1)  # (K, (K-1)^2)
+        n_draws = weights.shape[2]
+        rows = max(64, _SLICE_ELEMENTS // (len(columns) ** 2))
+        for features in self.features.split(min(rows, _SLICE_ROWS)):
+            covariance = features.new_zeros(len(features), pairs.shape[1])
+            for draw in weights.to(features).unbind(dim=2):
+                p = (features @ draw.T @ columns.T).softmax(dim=1)
+                mean = p @ columns
+                covariance += p @ pairs - (mean[:, :, None] * mean[:, None]).flatten(1)
+            yield features, (covariance / n_draws).unflatten(1, (len(columns) - 1, -1))
 
 
 def _softmax_against_last(logits: Tensor, want_log_sum: bool) -> tuple[Tensor, Tensor]:

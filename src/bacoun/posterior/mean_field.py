@@ -12,7 +12,12 @@ from torch import Generator, Tensor, nn
 
 from bacoun.checkpoint import Checkpoint
 from bacoun.posterior.diagnostics import Health
-from bacoun.posterior.head import check_training_set, with_bias
+from bacoun.posterior.head import (
+    PriorScale,
+    check_training_set,
+    resolved_prior_scale,
+    with_bias,
+)
 from bacoun.randomness import as_generator, draw_seed, threads_for
 from bacoun.training import OnEpoch, train
 
@@ -31,7 +36,7 @@ class MeanField(BaseEstimator):
     def __init__(
         self,
         *,
-        prior_scale: float = 1.0,
+        prior_scale: PriorScale = "auto",
         n_draws: int = 500,
         n_iterations: int = 30_000,
         batch_size: int = 256,
@@ -58,12 +63,13 @@ class MeanField(BaseEstimator):
         started = time.perf_counter()
         generator = as_generator(generator)
         n_classes = check_training_set(features, labels, self.prior_scale)
-        if isinstance(self.prior_scale, str):
+        if self.prior_scale == "evidence":
             raise ValueError(
                 "prior_scale must be a number for MeanField; got 'evidence'. Fit Laplace with "
                 "prior_scale='evidence' first and take its prior_scale_."
             )
         design = with_bias(features.float(), self.fit_intercept)
+        prior_scale = resolved_prior_scale(self.prior_scale, design)
         n_points = len(design)
         weights = _GaussianWeights(design.shape[1], n_classes).to(design.device)
 
@@ -72,7 +78,7 @@ class MeanField(BaseEstimator):
             mean, scale = weights(batch)
             logits = mean + scale * torch.randn_like(mean)
             misfit = nn.functional.cross_entropy(logits, targets)
-            return misfit + weights.divergence(self.prior_scale) / n_points
+            return misfit + weights.divergence(prior_scale) / n_points
 
         batches = -(-n_points // self.batch_size)
         with threads_for(2 * self.batch_size * design.shape[1] * n_classes):
@@ -93,7 +99,9 @@ class MeanField(BaseEstimator):
         self.eps_ = torch.randn(self.n_draws, 1, n_classes, generator=generator).to(design.device)
         self.joint_seed_ = draw_seed(generator)
         seconds = time.perf_counter() - started
-        self.health_ = Health("MeanField", self.n_draws, self.mean_.numel(), seconds=seconds)
+        self.health_ = Health(
+            "MeanField", self.n_draws, self.mean_.numel(), prior_scale, seconds=seconds
+        )
         return self
 
     def predict_proba_samples(self, features: Tensor, joint: bool = False) -> Tensor:

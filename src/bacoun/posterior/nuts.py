@@ -29,7 +29,7 @@ class NUTS(ReducedHead):
     def __init__(
         self,
         *,
-        prior_scale: PriorScale = 1.0,
+        prior_scale: PriorScale = "auto",
         n_draws: int = 500,
         n_chains: int = 4,
         n_warmup: int = 300,
@@ -55,7 +55,7 @@ class NUTS(ReducedHead):
         on_epoch: OnEpoch | None,
         checkpoint: Checkpoint | None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        whitening = whiten(posterior, mode)
+        whitening = whiten(posterior, mode[:, :, None])
 
         def density(x: np.ndarray) -> tuple[float, np.ndarray]:
             weights = whitening.to_weights(torch.from_numpy(x)[:, None].to(mode.device))

@@ -1,9 +1,9 @@
 """Which directions of weight space the data sees, and which keep their prior.
 
-The likelihood sees the weights W only through Phi W. With the leading eigenvectors V of Phi' Phi,
+The likelihood sees the weights W only through Phi W. With right singular vectors V of Phi,
 W = V w + V_perp v, the posterior factorises: w is inferred, v keeps its prior N(0, sigma^2 I).
-In the null space of Phi this is exact. A weak direction may join v as well, if the data neither
-narrows its prior nor moves its mean by more than a stated amount.
+In the null space of Phi this is exact. Weak directions may join v as well, if the data narrows the
+prior of none, and moves the mean of all of them together, by no more than a stated amount.
 """
 
 from __future__ import annotations
@@ -16,62 +16,42 @@ from torch import Tensor
 from bacoun.posterior.logistic import SoftmaxRegression, contrasts
 from bacoun.posterior.whitening import find_mode
 
-_NULL = 1e-12
-_ROWS = 8192
 _SMALL = 20_000_000  # numbers; larger heads are kept in float32
 LARGEST_SHIFT = 0.1
-"""A direction keeps its prior only if its mean moves by less than this many prior sd."""
+"""Directions keep their prior only if their joint mean moves by less than this many prior sd."""
 
 
 class Spectrum:
-    """Eigenvalues of Phi' Phi, largest first and the null space left out, and their directions.
+    """Singular values of Phi (N, L), largest first and the null space left out, and directions.
 
-    Worked out on the smaller side of the matrix, in float64.
+    Worked out in float64 and without squaring the matrix, so that a feature whose offset is a
+    million times its spread is not taken for a constant.
 
     Attributes
     ----------
     eigenvalues : Tensor of shape (m,)
+        Of Phi' Phi: squared singular values.
+    directions : Tensor of shape (L, m)
+        Orthonormal columns of weight space.
+    condition : float
+        Largest over smallest singular value.
     """
 
     def __init__(self, features: Tensor) -> None:
-        self._used = features.any(dim=0)  # the gate leaves half of the columns zero: null for free
-        self._used[0] = True
-        self._features = features if bool(self._used.all()) else features[:, self._used]
-        n_points, n_features = self._features.shape
-        self._wide = n_points < n_features
-        eigenvalues, vectors = torch.linalg.eigh(self._gram())
-        eigenvalues, vectors = eigenvalues.flip(0), vectors.flip(1)
-        seen = eigenvalues > _NULL * eigenvalues[0]
-        seen[0] = True
-        self.eigenvalues = eigenvalues[seen].clamp(min=0)
-        self._vectors = vectors[:, seen]
-        self._root = self.eigenvalues.sqrt().clamp(min=1e-150)
-
-    def _gram(self) -> Tensor:
-        if self._wide:
-            return self._features.double() @ self._features.double().T
-        n_features = self._features.shape[1]
-        gram = torch.zeros(n_features, n_features, dtype=torch.float64).to(self._features.device)
-        for rows in self._features.split(_ROWS):
-            gram.addmm_(rows.double().T, rows.double())
-        return gram
-
-    def basis(self, keep: Tensor) -> Tensor:
-        """Orthonormal directions (L, kept) of weight space, chosen by a mask (m,)."""
-        basis = self._vectors.new_zeros(len(self._used), int(keep.sum()))
-        if self._wide:
-            # Squaring the matrix cost half the digits of small directions; QR makes up for it.
-            right = self._features.double().T @ self._vectors[:, keep] / self._root[keep]
-            basis[self._used] = torch.linalg.qr(right)[0]
-        else:
-            basis[self._used] = self._vectors[:, keep]
-        return basis
+        self._features = features
+        wide = features.double()
+        if len(wide) > wide.shape[1]:
+            wide = torch.linalg.qr(wide, mode="r").R  # the same right singular vectors
+        _, values, rows = torch.linalg.svd(wide, full_matrices=False)
+        rounding = torch.finfo(torch.float64).eps * max(features.shape) * values[0]
+        n_seen = max(1, int((values > rounding).sum()))
+        self.eigenvalues = values[:n_seen].square()
+        self.directions = rows[:n_seen].T.contiguous()
+        self.condition = float(values[0] / values[n_seen - 1].clamp(min=1e-300))
 
     def pull(self, residuals: Tensor) -> Tensor:
         """Phi' times residuals (N, J), along each direction: shape (m, J)."""
-        if self._wide:
-            return self._root[:, None] * (self._vectors.T @ residuals.double())
-        return self._vectors.T @ (self._features.T @ residuals.to(self._features)).double()
+        return self.directions.T @ (self._features.T @ residuals.to(self._features)).double()
 
 
 @dataclass(frozen=True)
@@ -82,38 +62,21 @@ class Reduction:
     ----------
     basis : Tensor of shape (L, r)
         Orthonormal columns V.
-    eigenvalues : Tensor of shape (r,)
-        Of Phi' Phi along them.
     n_weak : int
         Directions outside the null space that keep their prior.
     largest_information : float
         Over those, the largest bound on (precision gained from the data) / (prior precision).
-    largest_shift : float
-        Over those, the largest first-order shift of the mean, in prior sd.
+    shift : float
+        First-order shift of the mean of all of those together, in prior sd.
+    condition : float, optional
+        Condition number of the features.
     """
 
     basis: Tensor
-    eigenvalues: Tensor
     n_weak: int = 0
     largest_information: float = 0.0
-    largest_shift: float = 0.0
-
-    def split(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Coordinates q (N, r) of features (N, L) and the length rho (N, 1) of what is left."""
-        both = self.coordinates(features)
-        return both[:, :-1], both[:, -1:]
-
-    def coordinates(self, features: Tensor, bias: bool = False) -> Tensor:
-        """What draws are multiplied with, q and rho side by side (N, r + 1), of features (N, L).
-
-        With `bias` the features lack their last column, which is all ones.
-        """
-        # A column of zeros makes room for rho: gluing it on later would copy everything.
-        basis = torch.nn.functional.pad(self.basis.to(features), (0, 1))
-        both = torch.addmm(basis[-1], features, basis[:-1]) if bias else features @ basis
-        norm, seen = (torch.linalg.vector_norm(x, dim=1).square() for x in (features, both))
-        both[:, -1] = (norm + float(bias) - seen).clamp(min=0).sqrt()
-        return both
+    shift: float = 0.0
+    condition: float | None = None
 
 
 def reduce(
@@ -145,31 +108,34 @@ def reduce(
     strong[0] = True  # a head that the data does not touch at all still has one direction
     mode = None
     while True:
-        basis = spectrum.basis(strong)
+        basis = spectrum.directions[:, strong]
         precision = torch.float64 if len(features) * basis.shape[1] <= _SMALL else torch.float32
         seen = features.to(precision) @ basis.to(precision)
         posterior = SoftmaxRegression(seen, labels, n_classes, prior_scale)
         mode = find_mode(posterior, eigenvalues[strong], start=mode)
-        if bool(strong.all()):
-            return Reduction(basis, eigenvalues), posterior, mode
-        weak = ~strong
-        shift = torch.zeros_like(eigenvalues)
         pull = spectrum.pull(_residuals(posterior, mode)).norm(dim=1)
-        shift[weak] = prior_scale * pull[weak]
-        returning = weak & (shift > LARGEST_SHIFT)
+        shift = (prior_scale * pull).masked_fill(strong, 0)
+        returning = _largest_beyond(shift, LARGEST_SHIFT)
         if not bool(returning.any()):
             reduction = Reduction(
                 basis,
-                eigenvalues[strong],
-                n_weak=int(weak.sum()),
-                largest_information=float(information[weak].max()),
-                largest_shift=float(shift[weak].max()),
+                n_weak=int((~strong).sum()),
+                largest_information=float(information.masked_fill(strong, 0).max()),
+                shift=float(shift.norm()),
+                condition=spectrum.condition,
             )
             return reduction, posterior, mode
         start = mode.new_zeros(len(mode), len(strong))
         start[:, strong] = mode
         strong = strong | returning
         mode = start[:, strong]
+
+
+def _largest_beyond(shift: Tensor, limit: float) -> Tensor:
+    """Mask (m,) of the largest shifts (m,), so many that the norm of the others is in the limit."""
+    rising, order = shift.sort()
+    beyond = rising.square().cumsum(dim=0) > limit**2
+    return torch.zeros_like(beyond).scatter(0, order, beyond)
 
 
 def _residuals(posterior: SoftmaxRegression, mode: Tensor) -> Tensor:

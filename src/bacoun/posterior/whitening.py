@@ -1,4 +1,4 @@
-"""The mode, the Hessian there, and coordinates in which the posterior is close to N(0, I)."""
+"""The mode, and coordinates in which the posterior is close to N(0, I)."""
 
 from __future__ import annotations
 
@@ -45,30 +45,35 @@ def find_mode(
 
 @dataclass(frozen=True)
 class Whitening:
-    """The affine map from round coordinates x to contrasts w = mode + A x.
+    """The affine map from round coordinates x to contrasts w = center + A x.
 
     Attributes
     ----------
-    mode : Tensor of shape (K-1, r)
+    center : Tensor of shape (K-1, r)
     factor : Tensor of shape (1, d, d) or (K-1, r, r)
-        A, the inverse of the Hessian's transposed Cholesky factor: one for all contrasts
-        together, or one for each.
+        A, upper triangular, the inverse of the Hessian's transposed Cholesky factor: one for all
+        contrasts together, or one for each.
     log_det : float
         log |det A|.
     """
 
-    mode: Tensor
+    center: Tensor
     factor: Tensor
     log_det: float
 
     def to(self, dtype: torch.dtype) -> Whitening:
         """The same map in another precision."""
-        return Whitening(self.mode.to(dtype), self.factor.to(dtype), self.log_det)
+        return Whitening(self.center.to(dtype), self.factor.to(dtype), self.log_det)
 
     def to_weights(self, x: Tensor) -> Tensor:
         """Contrasts (K-1, r, B) from round coordinates (d, B)."""
         offset = (self.factor @ x.reshape(len(self.factor), -1, x.shape[1])).flatten(0, 1)
-        return self.mode[:, :, None] + offset.reshape(*self.mode.shape, x.shape[1])
+        return self.center[:, :, None] + offset.reshape(*self.center.shape, x.shape[1])
+
+    def from_weights(self, weights: Tensor) -> Tensor:
+        """Round coordinates (d, B) of contrasts (K-1, r, B)."""
+        offset = (weights - self.center[:, :, None]).reshape(len(self.factor), -1, weights.shape[2])
+        return torch.linalg.solve_triangular(self.factor, offset, upper=True).flatten(0, 1)
 
     def pull_back(self, gradient: Tensor) -> Tensor:
         """Gradient (d, B) in round coordinates from one in contrasts (K-1, r, B)."""
@@ -77,27 +82,23 @@ class Whitening:
         return (self.factor.mT @ blocks).reshape(-1, n_chains)
 
 
-def whiten(posterior: SoftmaxRegression, mode: Tensor, *, full: bool | None = None) -> Whitening:
-    """Round coordinates from the Hessian at the mode.
+def whiten(posterior: SoftmaxRegression, draws: Tensor, *, full: bool | None = None) -> Whitening:
+    """Round coordinates from the mean Hessian over draws, around their mean.
 
     Parameters
     ----------
+    draws : Tensor of shape (K-1, r, B)
+        The mode alone (B = 1), or points that represent the posterior better.
     full : bool, optional
         One factor for all contrasts (True) or one for each (False); None decides by size.
     """
     n_columns, r = posterior.shape
     if full is None:
         full = n_columns * r <= LARGEST_FULL
-    if full:
-        hessians = posterior.hessian(mode)[None]
-    else:
-        blocks = [posterior.information(mode, k, k).double() for k in range(n_columns)]
-        hessians = torch.stack(blocks)
-        hessians.diagonal(dim1=1, dim2=2).add_(1 / posterior.prior_scale**2)
+    hessians = posterior.hessian(draws)[None] if full else posterior.hessian_blocks(draws)
     lower = torch.linalg.cholesky(hessians)
     del hessians  # several hundred MB for a head of ten thousand weights
     log_det = -float(lower.diagonal(dim1=1, dim2=2).log().sum())
     eye = torch.eye(lower.shape[1], dtype=lower.dtype, device=lower.device).expand_as(lower)
-    return Whitening(
-        mode.double(), torch.linalg.solve_triangular(lower.mT, eye, upper=True), log_det
-    )
+    factor = torch.linalg.solve_triangular(lower.mT, eye, upper=True)
+    return Whitening(draws.double().mean(dim=2), factor, log_det)

@@ -192,6 +192,8 @@ class Axis:
     low, high : float
     log : bool
         Equal ratios, not equal differences, are equally long.
+    bend : float
+        If not 0, the axis is about linear up to this distance from 0, and logarithmic beyond.
     percent : bool
         Ticks are shares.
     blank : bool
@@ -202,6 +204,7 @@ class Axis:
     low: float
     high: float
     log: bool = False
+    bend: float = 0.0
     percent: bool = False
     blank: bool = False
 
@@ -212,13 +215,34 @@ class Axis:
         decade = math.floor(math.log10(min(max(lowest, 1e-5), highest / 10)))
         return cls(label, 10.0**decade, highest, log=True)
 
+    @classmethod
+    def scores(cls, label: str, values: Iterable[np.ndarray], bend: float) -> Axis:
+        """An axis for scores on both sides of 0, up to a hundred times `bend`."""
+        known = np.concatenate([each[np.isfinite(each)] for each in values])
+        high = min(max(float(known.max(initial=0)), 2 * bend), 100 * bend)
+        return cls(label, max(float(known.min(initial=0)), -10 * bend), high, bend=bend)
+
     def place(self, values: object) -> np.ndarray:
         """Positions between 0 and 1."""
-        ends = np.array([self.low, self.high], dtype=np.float64)
         given = np.clip(np.asarray(values, dtype=np.float64), self.low, self.high)
-        if self.log:
-            ends, given = np.log(ends), np.log(given)
-        return (given - ends[0]) / (ends[1] - ends[0])
+        low, high = self._bent(np.array([self.low, self.high], dtype=np.float64))
+        return (self._bent(given) - low) / (high - low)
+
+    def _bent(self, values: np.ndarray) -> np.ndarray:
+        if self.bend:
+            return np.arcsinh(values / self.bend)
+        return np.log(values) if self.log else values
+
+    def bins(self, count: int) -> np.ndarray:
+        """Edges (count + 1,) of bins that are equally wide on the page."""
+        low, high = self._bent(np.array([self.low, self.high], dtype=np.float64))
+        edges = np.linspace(low, high, count + 1)
+        if self.bend:
+            edges = self.bend * np.sinh(edges)
+        elif self.log:
+            edges = np.exp(edges)
+        edges[[0, -1]] = self.low, self.high
+        return edges
 
     def beyond(self, values: np.ndarray) -> np.ndarray:
         """Which values lie outside its ends."""
@@ -231,6 +255,11 @@ class Axis:
         if self.log:
             decades = range(round(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
             return [(10.0**d, np.format_float_positional(10.0**d, trim="-")) for d in decades]
+        if self.bend:
+            first, last = (math.floor(math.log10(each)) for each in (self.bend, self.high))
+            sizes = [10.0**d for d in range(first, last + 1)]
+            values = [0.0, *sizes, *(-size for size in sizes)]
+            return [(v, f"{v:.4g}") for v in values if self.low <= v <= self.high]
         step = _round_step(self.high - self.low)
         first = math.ceil(self.low / step - 1e-9)
         values = [k * step for k in range(first, math.floor(self.high / step + 1e-9) + 1)]

@@ -33,12 +33,14 @@ class Scored:
     probabilities : ndarray of shape (N, K)
     total, aleatoric, epistemic : ndarray of shape (N,)
         In nats.
+    ood_score : ndarray of shape (N,)
+        How unfamiliar each row is; unbounded, and infinite where the flow overflows.
     reason : ndarray of shape (N,)
         "" if accepted, else "unfamiliar" or "ambiguous".
     places : ndarray of shape (N, 2)
         On the map.
     others : dict of ndarray of shape (N,)
-        Further scores by name; higher is less familiar.
+        Further scores by what they are called on the page; higher is less familiar.
     labels : ndarray of shape (N,), or None if unknown
         Column of the true class.
     """
@@ -47,6 +49,7 @@ class Scored:
     total: np.ndarray
     aleatoric: np.ndarray
     epistemic: np.ndarray
+    ood_score: np.ndarray
     reason: np.ndarray
     places: np.ndarray
     others: dict[str, np.ndarray] = field(default_factory=dict)
@@ -91,7 +94,7 @@ class ReportData:
     test : Scored
     ood : Scored or None
     calibration : dict of ndarray
-        "epistemic" and "total" of the calibration rows.
+        "ood_score" and "total" of the calibration rows.
     telling : dict of tuples of Telling
         By row of the test table: its most unusual features; for the most uncertain rows.
     unseen : ndarray of bool of shape (N,)
@@ -154,7 +157,7 @@ def report_data(
     scored_ood = None
     if outside is not None and places_ood is not None:
         scored_ood = _scored(model.score(outside), classes, places_ood, None)
-    listed = {*highest(scored.epistemic).tolist(), *highest(scored.aleatoric).tolist()}
+    listed = {*highest(scored.ood_score).tolist(), *highest(scored.aleatoric).tolist()}
     health = model.classifier.health_
     return ReportData(
         names={"model": "model", "test": "test rows", "ood": "OOD rows", **(names or {})},
@@ -166,7 +169,7 @@ def report_data(
         rule=model.rule,
         test=scored,
         ood=scored_ood,
-        calibration={part: model.calibration[part] for part in ("epistemic", "total")},
+        calibration={name: model.calibration[name] for name in ("ood_score", "total")},
         telling={row: _telling(model, encoded[row]) for row in listed},
         unseen=unseen,
         spread=spread,
@@ -251,12 +254,10 @@ def _places(
 def _scored(
     table: pd.DataFrame, classes: Sequence[str], places: np.ndarray, labels: np.ndarray | None
 ) -> Scored:
-    names = ("total", "aleatoric", "epistemic", "ood_probability", "log_density")
+    names = ("total", "aleatoric", "epistemic", "ood_score", "log_density")
     columns = {name: table[name].to_numpy(dtype=np.float64) for name in names}
-    others = {"ood_probability": columns.pop("ood_probability")}
     density = columns.pop("log_density")
-    if np.isfinite(density).all():
-        others["log_density"] = -density
+    others = {} if np.isnan(density).any() else {"low density": -density}
     return Scored(
         probabilities=table[[f"p_{name}" for name in classes]].to_numpy(dtype=np.float64),
         reason=table["reason"].fillna("").astype(str).to_numpy(),

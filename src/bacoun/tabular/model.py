@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import platform
 from collections.abc import Mapping
@@ -52,8 +51,8 @@ class TableModel:
     made : dict of str
         When it was "fitted", and "with" which versions of what.
     calibration : dict of ndarray of shape (n_calibration,)
-        "epistemic" and "total" uncertainty of the calibration rows, and whether the prediction was
-        "correct".
+        "ood_score" of the calibration rows, +inf for an unseen category, their "total" uncertainty,
+        and whether the prediction was "correct".
 
     Examples
     --------
@@ -162,8 +161,9 @@ class TableModel:
     def added_columns(self) -> list[str]:
         """Names of the columns that `score` returns."""
         each = [f"p_{label}" for label in self.classifier.classes_]
-        parts = ["total", "aleatoric", "epistemic", "ood_probability", "log_density"]
-        return ["prediction", *each, *parts, "decision", "reason"]
+        parts = ["total", "aleatoric", "epistemic"]
+        unfamiliar = ["ood_score", "ood_probability", "log_density"]
+        return ["prediction", *each, *parts, *unfamiliar, "decision", "reason"]
 
     def score(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Predictions, uncertainties and decisions for each row, with the index of `frame`.
@@ -172,9 +172,9 @@ class TableModel:
         -------
         DataFrame
             `prediction`; `p_<class>` for each class; `total`, `aleatoric`, `epistemic`, in nats;
-            `ood_probability`; `log_density`; `decision`, "accept" or "defer"; `reason`, "" or
-            "unfamiliar" or "ambiguous". A row with a category that was not seen in training is
-            unfamiliar, whatever its epistemic uncertainty.
+            `ood_score`; `ood_probability`; `log_density`; `decision`, "accept" or "defer";
+            `reason`, "" or "unfamiliar" or "ambiguous". A row with a category that was not seen in
+            training is unfamiliar, whatever its `ood_score`.
         """
         answers = _answer(self.classifier, self.encoder, frame)
         given = answers.given
@@ -182,8 +182,8 @@ class TableModel:
             self.classifier.classes_[answers.predicted],
             *given.probabilities.T,
             *(given.total, given.aleatoric, given.epistemic),
-            *(given.ood_probability, given.log_density),
-            *self.rule.decide(answers.surprise, answers.doubt, answers.predicted),
+            *(given.ood_score, given.ood_probability, given.log_density),
+            *self.rule.decide(*answers.rounded(), answers.predicted),
         ]
         named = dict(zip(self.added_columns, columns, strict=True))
         return pd.DataFrame(named, index=frame.index)
@@ -237,25 +237,23 @@ class _Answers(NamedTuple):
         return self.given.probabilities.argmax(axis=1)
 
     @property
-    def surprise(self) -> np.ndarray:
-        """What the rule takes for epistemic (N,): beyond the largest possible where unseen."""
-        beyond = math.log(self.given.probabilities.shape[1]) + 1
-        return np.where(self.unseen, beyond, self.given.epistemic).round(_DECIMALS)
+    def ood_score(self) -> np.ndarray:
+        """How unfamiliar (N,) the rows are; infinitely so where a category is unseen."""
+        return np.where(self.unseen, np.inf, self.given.ood_score)
 
-    @property
-    def doubt(self) -> np.ndarray:
-        """What the rule takes for total (N,)."""
-        return self.given.total.round(_DECIMALS)
+    def rounded(self) -> tuple[np.ndarray, np.ndarray]:
+        """What the rule sees of `ood_score` (N,) and of total uncertainty (N,)."""
+        return self.ood_score.round(_DECIMALS), self.given.total.round(_DECIMALS)
 
     def calibrate(self, truth: np.ndarray, **options: Any) -> DeferralRule:
         """A rule for rows like these, given the index (N,) of their classes."""
         right = self.predicted == truth
-        return DeferralRule.calibrate(self.surprise, self.doubt, right, self.predicted, **options)
+        return DeferralRule.calibrate(*self.rounded(), right, self.predicted, **options)
 
     def scores(self, truth: np.ndarray) -> dict[str, np.ndarray]:
         """What the rule was calibrated on, before rounding."""
         right = self.predicted == truth
-        return {"epistemic": self.given.epistemic, "total": self.given.total, "correct": right}
+        return {"ood_score": self.ood_score, "total": self.given.total, "correct": right}
 
     def quality(self, truth: np.ndarray) -> dict[str, float | None]:
         """Accuracy, area under the ROC curve, calibration error; None where not defined."""

@@ -1,6 +1,7 @@
 """Step 4: probabilities (S, N, K) -> total = aleatoric + epistemic, each (N,), in nats."""
 
 from bacoun.uncertainty.decomposition import Uncertainty, decompose, from_moments
+from bacoun.uncertainty.doubt import Doubt, Tail, doubted, doubted_draws
 from bacoun.uncertainty.scores import (
     augrc,
     aupr,
@@ -17,6 +18,8 @@ from bacoun.uncertainty.scores import (
 )
 
 __all__ = [
+    "Doubt",
+    "Tail",
     "Uncertainty",
     "augrc",
     "aupr",
@@ -25,6 +28,8 @@ __all__ = [
     "change_from",
     "coverage_at_risk",
     "decompose",
+    "doubted",
+    "doubted_draws",
     "expected_calibration_error",
     "fpr_at_tpr",
     "from_moments",

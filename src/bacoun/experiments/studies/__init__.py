@@ -7,10 +7,14 @@ import numpy as np
 
 from bacoun.experiments.schema import Experiment
 from bacoun.experiments.studies.attack import attack
+from bacoun.experiments.studies.choice import choice
 from bacoun.experiments.studies.images import examples, image_sets, morph, noise, rotations
+from bacoun.experiments.studies.left_out import left_out
+from bacoun.experiments.studies.log_loss import log_loss
 from bacoun.experiments.studies.outliers import outliers
 from bacoun.experiments.studies.pathology import pathology
 from bacoun.experiments.studies.regions import regions
+from bacoun.experiments.studies.shifts import shifts
 
 Measured = tuple[dict[str, Any], dict[str, np.ndarray]]
 
@@ -19,11 +23,15 @@ STUDIES: dict[str, Callable[[Experiment, str, int], Measured]] = {
     "pathology": pathology,
     "outliers": outliers,
     "attack": attack,
+    "left-out": left_out,
+    "log-loss": log_loss,
     "images": image_sets,
     "examples": examples,
     "rotations": rotations,
     "noise": noise,
     "morph": morph,
+    "choice": choice,
+    "shifts": shifts,
 }
 
 __all__ = ["STUDIES"]

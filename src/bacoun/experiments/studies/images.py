@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import ndimage
 
 from bacoun.boundary import CompactShell
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.datasets import Dataset
 from bacoun.experiments.fits import fitted, kept, learned
 from bacoun.experiments.schema import Experiment
+from bacoun.experiments.studies.corruptions import rotated
 from bacoun.experiments.studies.regions import load, quality_of
 from bacoun.experiments.studies.vae import paths_between, trained_vae
 from bacoun.uncertainty import aupr, auroc, fpr_at_tpr, rank_correlation
@@ -88,7 +88,7 @@ def edge_images(
         generator = torch.Generator().manual_seed(1000 + seed)  # no method has this seed
         shell = CompactShell(residual=residual)
         shell.fit(points, torch.from_numpy(labels), generator=generator)
-        drawn: np.ndarray = shell.sample(n_images, generator=generator).numpy()
+        drawn: np.ndarray = shell.sample(n_images, generator=generator)[0].numpy()
         return drawn.reshape(-1, *data.points.shape[1:])
 
     images: np.ndarray = kept(["edge", learned(experiment), n_images, seed, residual], draw)
@@ -208,12 +208,6 @@ def typical(data: Dataset, digit: int, n_images: int) -> np.ndarray:
     nearest = int(distance.argmin())
     rest = np.delete(np.arange(len(images)), nearest)
     return images[np.append(nearest, rest)[:n_images]]
-
-
-def rotated(images: np.ndarray, degrees: float) -> np.ndarray:
-    """Images turned counter-clockwise, black where nothing was."""
-    turned = ndimage.rotate(images, degrees, axes=(2, 1), reshape=False, order=1)
-    return turned.clip(0, 1).astype(np.float32)
 
 
 def as_bytes(images: np.ndarray) -> np.ndarray:

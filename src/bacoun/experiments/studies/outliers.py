@@ -62,4 +62,4 @@ def _edge(points: np.ndarray, seed: int) -> np.ndarray:
     standard = torch.from_numpy((points - centre) / spread).float()
     shell = FlowShell(per_class=False)
     shell.fit(standard, torch.zeros(len(points), dtype=torch.long), generator=generator)
-    return shell.sample(_EDGE_POINTS, generator=generator).numpy() * spread + centre
+    return shell.sample(_EDGE_POINTS, generator=generator)[0].numpy() * spread + centre

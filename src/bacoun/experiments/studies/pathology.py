@@ -68,7 +68,7 @@ def _edge(points: np.ndarray, labels: np.ndarray, seed: int) -> tuple[np.ndarray
     shell = FlowShell(per_class=False).fit(
         standard, torch.from_numpy(labels).long(), generator=generator
     )
-    drawn = shell.sample(3000, generator=generator).numpy() * spread + centre
+    drawn = shell.sample(3000, generator=generator)[0].numpy() * spread + centre
     return drawn[:2000], drawn[2000:]
 
 

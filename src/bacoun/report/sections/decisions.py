@@ -29,7 +29,7 @@ def deferral(data: ReportData) -> Html:
     if data.unseen.any():
         words = (
             f"{of(data.unseen.sum(), len(test))} with a category that training did not have: "
-            "unfamiliar for that alone, whatever the uncertainty."
+            "unfamiliar for that alone, whatever the ood_score."
         )
         parts.append(tag("p", words, class_="note"))
     by_class = _by_class(data)
@@ -81,8 +81,8 @@ def promised(data: ReportData) -> Html:
         "not fitted on.",
         f"{found}; the rule allows {100 * rule.false_alarm:.3g} % on average over many tables.",
     ]
-    if math.isinf(rule.epistemic_threshold):
-        promised[1] = f"{found}: there were too few calibration rows to set a limit."
+    if math.isinf(rule.ood_threshold):
+        promised[1] = f"{found}; the calibration rows allow no limit."
     if rule.acceptance is None:
         promised.append(
             "Nothing about mistakes among accepted rows: the rule has no bound on them."

@@ -1,8 +1,9 @@
-"""The two kinds of doubt: the plane of both, their distributions, how well OOD rows are found."""
+"""The two kinds of doubt on a plane, what the rule looks at, and how well OOD rows are found."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from bacoun.uncertainty import aupr, auroc, fpr_at_tpr
 
 _TOLD_APART = 6  # fine lines in a chart
 
-_OTHERS = {"ood_probability": "probability of being OOD", "log_density": "low density"}
+_READING = "Bars are shares within each set; what lies beyond the ends is drawn there."
 
 
 def plane(data: ReportData) -> Html:
@@ -54,10 +55,10 @@ def plane(data: ReportData) -> Html:
         names = [_named(data, row) for row in bad.tolist()]
         plot.crosses(test.aleatoric[bad], test.epistemic[bad], "wrong", names)
         legend = [(swatch("right"), "right"), (swatch("wrong", "cross"), "wrong"), *legend]
-    caption = "The rule sets no limits here."
-    if _draw_limits(plot, data.rule):
-        legend.append((swatch("limit", "line"), "limits of the deferral rule"))
-        caption = "Rows above or to the right of the broken lines are deferred."
+    caption = "Rows are deferred as unfamiliar for their ood_score, which is shown below."
+    if _draw_limit(plot, data.rule):
+        legend.append((swatch("limit", "line"), "limit of total uncertainty"))
+        caption = f"Rows beyond the broken line are deferred as ambiguous. {caption}"
     caption += (
         " Both axes are logarithmic; what lies below their first mark is drawn at the edge."
         f"{thinned(len(test))}"
@@ -71,7 +72,8 @@ def _reading_the_plane(test: Scored) -> Html:
         "Bottom left: the model is sure, and has reason to be.",
         "Right: the classes overlap. More rows of the same kind would not help; better features "
         "might.",
-        "Top: unlike what was seen. More such rows in training would help.",
+        "Top: the data does not decide, or the row is unlike what was seen. More such rows in "
+        "training would help.",
     ]
     if test.correct is None:
         return joined([bullets(lines), no_labels("right is not told from wrong")])
@@ -94,10 +96,11 @@ def _named(data: ReportData, row: int) -> str:
 
 
 def _total_limit(rule: DeferralRule) -> float:
-    """Largest total uncertainty that is accepted; infinite if all, negative if none is."""
-    if rule.acceptance is None:
+    """Largest total uncertainty that is accepted; infinite if the rule has no such limit."""
+    acceptance = rule.acceptance
+    if acceptance is None or acceptance.threshold is None:
         return math.inf
-    return -1.0 if rule.acceptance.threshold is None else rule.acceptance.threshold
+    return acceptance.threshold
 
 
 def _own_limits(rule: DeferralRule) -> list[float]:
@@ -106,24 +109,19 @@ def _own_limits(rule: DeferralRule) -> list[float]:
     return limits if len(limits) <= _TOLD_APART else []
 
 
-def _draw_limits(plot: Plot, rule: DeferralRule) -> bool:
-    """The edges of the accepted region on the plane; False if there are none to see."""
-    limits = [rule.epistemic_threshold, *_own_limits(rule)]
-    seen = [limit for limit in limits if plot.y.low < limit < plot.y.high]
-    for limit in seen:
-        kind = "limit" if limit == rule.epistemic_threshold else "faint"
-        plot.line([plot.x.low, plot.x.high], [limit, limit], kind)
+def _draw_limit(plot: Plot, rule: DeferralRule) -> bool:
+    """Where total uncertainty reaches its limit on the plane; False if there is nothing to see."""
     total = _total_limit(rule)
-    if plot.x.low < total < math.inf:
+    seen = plot.x.low < total < math.inf
+    if seen:
         aleatoric = np.geomspace(plot.x.low, min(total, plot.x.high), 200)
         plot.line(aleatoric, total - aleatoric, "limit")
-    return bool(seen) or plot.x.low < total < math.inf
+    return seen
 
 
 def familiar(data: ReportData) -> Html:
     """Distributions of both scores of the rule, and how well OOD rows are told apart."""
-    limits = {"epistemic": data.rule.epistemic_threshold, "total": _total_limit(data.rule)}
-    charts = (_distribution(data, part, limit) for part, limit in limits.items())
+    charts = (_ood_scores(data), _total_uncertainties(data))
     if data.ood is None:
         words = (
             "No rows from elsewhere were given (--ood), so how well such rows are found was not "
@@ -135,20 +133,50 @@ def familiar(data: ReportData) -> Html:
     return joined([tag("div", *charts, class_="pair"), detection])
 
 
-def _distribution(data: ReportData, part: str, limit: float) -> Html:
-    """Histograms of one uncertainty, a band for each set of rows."""
-    bands = {"calibration": data.calibration[part], "test": getattr(data.test, part)}
-    if data.ood is not None:
-        bands["OOD"] = getattr(data.ood, part)
-    highest, n = math.log(len(data.classes)), len(bands)
-    axis = Axis.nats(f"{part} uncertainty, nats", bands.values(), highest)
-    across = Axis("", 0.0, float(n), blank=True)
-    plot = Plot(f"Distribution of {part} uncertainty", axis, across, height=66 + 78 * n)
-    edges = np.geomspace(axis.low, axis.high, 41)
-    edges[[0, -1]] = axis.low, axis.high
-    limited = 0 <= limit < math.inf
-    own = sorted((data.rule.class_thresholds or {}).values()) if part == "epistemic" else []
-    for threshold in _own_limits(data.rule) if own else []:
+def _ood_scores(data: ReportData) -> Html:
+    """Histograms of how unfamiliar rows are."""
+    rule, bands = data.rule, _bands(data, "ood_score")
+    limit = rule.ood_threshold
+    bend = limit if 0 < limit < math.inf else 1.0
+    axis = Axis.scores("ood_score", bands.values(), bend)
+    own = sorted((rule.class_thresholds or {}).values())
+    plot, caption = _histograms("Distribution of ood_score", axis, bands, limit, _own_limits(rule))
+    if own:
+        caption += (
+            f" Single classes have limits of their own, {small(own[0])} to {small(own[-1])}, which "
+            "go first."
+        )
+    caption += f" The axis is about linear up to {small(bend)}, and logarithmic beyond."
+    return chart(plot, f"{caption} {_READING}")
+
+
+def _total_uncertainties(data: ReportData) -> Html:
+    """Histograms of total uncertainty."""
+    bands, limit = _bands(data, "total"), _total_limit(data.rule)
+    axis = Axis.nats("total uncertainty, nats", bands.values(), math.log(len(data.classes)))
+    title = "Distribution of total uncertainty"
+    plot, caption = _histograms(title, axis, bands, limit)
+    return chart(plot, f"{caption} The axis is logarithmic. {_READING}")
+
+
+def _bands(data: ReportData, score: str) -> dict[str, np.ndarray]:
+    """One score of each set of rows."""
+    bands = {"calibration": data.calibration[score], "test": getattr(data.test, score)}
+    return bands if data.ood is None else bands | {"OOD": getattr(data.ood, score)}
+
+
+def _histograms(
+    title: str,
+    axis: Axis,
+    bands: Mapping[str, np.ndarray],
+    limit: float,
+    own_limits: Sequence[float] = (),
+) -> tuple[Plot, str]:
+    """A histogram for each set of rows, one above the other, and what their limit is."""
+    n, limited = len(bands), limit < math.inf
+    plot = Plot(title, axis, Axis("", 0.0, float(n), blank=True), height=66 + 78 * n)
+    edges = axis.bins(40)
+    for threshold in own_limits:
         plot.vertical(threshold, "faint")
     labels = []
     for floor, (name, values) in zip(range(n - 1, -1, -1), bands.items(), strict=True):
@@ -161,27 +189,20 @@ def _distribution(data: ReportData, part: str, limit: float) -> Html:
     if limited:
         plot.vertical(limit, "limit")
     for height, words in labels:
-        plot.text(axis.low * 1.05, height, words)
-    if limited:
-        caption = f"The broken line is the limit of the rule, {small(limit)} nats."
-    else:
-        caption = "The rule sets no limit here."
-    if own:
-        caption += (
-            f" Single classes have limits of their own, {small(own[0])} to {small(own[-1])} nats, "
-            "which go first."
-        )
-    return chart(plot, f"{caption} Bars are shares within each set; the axis is logarithmic.")
+        plot.text(edges[1], height, words)
+    if not limited:
+        return plot, "The rule sets no limit here."
+    return plot, f"The broken line is the limit of the rule, {small(limit)}."
 
 
 def _detection(data: ReportData, ood: Scored) -> Html:
     """How well OOD rows are told from test rows, by each score there is."""
-    inside, outside = data.test.epistemic, ood.epistemic
+    inside, outside = data.test.ood_score, ood.ood_score
     area, precision = auroc(inside, outside), aupr(inside, outside)
     alarms = fpr_at_tpr(inside, outside)
     why_area = (
-        f"Of a test row and an OOD row, the OOD row has the higher epistemic uncertainty in "
-        f"{percent(area)} of pairs; 50 % is chance."
+        f"Of a test row and an OOD row, the OOD row has the higher ood_score in {percent(area)} of "
+        "pairs; 50 % is chance."
     )
     why_alarms = (
         f"To flag 95 of 100 OOD rows, {percent(alarms)} of the test rows would be flagged as well."
@@ -195,10 +216,14 @@ def _detection(data: ReportData, ood: Scored) -> Html:
         Figure("fpr95", "False alarms at 95 % found", alarms, percent(alarms), why_alarms),
         Figure("aupr", "AUPR", precision, f"{precision:.3f}", why_precision),
     )
-    scores = {"epistemic": (inside, outside), "total": (data.test.total, ood.total)}
-    for key, words in _OTHERS.items():
-        if key in data.test.others and key in ood.others:
-            scores[words] = (data.test.others[key], ood.others[key])
+    scores = {
+        "ood_score": (inside, outside),
+        "epistemic": (data.test.epistemic, ood.epistemic),
+        "total": (data.test.total, ood.total),
+    }
+    for name, others in data.test.others.items():
+        if name in ood.others:
+            scores[name] = (others, ood.others[name])
     lines = [
         [name, f"{auroc(a, b):.3f}", percent(fpr_at_tpr(a, b)), f"{aupr(a, b):.3f}"]
         for name, (a, b) in scores.items()

@@ -34,17 +34,17 @@ def most_uncertain(data: ReportData) -> Html:
             "named are the features furthest from 0, in their own units."
         )
     parts = [tag("p", words)]
-    for title, part in (("Least familiar", "epistemic"), ("Most ambiguous", "aleatoric")):
-        scores = getattr(data.test, part)
-        parts.append(tag("h3", f"{title}: highest {part} uncertainty"))
-        parts.append(_row_table(data, scores, part))
+    parts.append(tag("h3", "Least familiar: highest ood_score"))
+    parts.append(_row_table(data, data.test.ood_score, "ood_score"))
+    parts.append(tag("h3", "Most ambiguous: highest aleatoric uncertainty"))
+    parts.append(_row_table(data, data.test.aleatoric, "aleatoric, nats"))
     return joined(parts)
 
 
-def _row_table(data: ReportData, scores: np.ndarray, part: str) -> Html:
+def _row_table(data: ReportData, scores: np.ndarray, head: str) -> Html:
     test, labelled = data.test, data.test.labels is not None
     heads = ["row", "prediction", *(["label"] if labelled else [])]
-    heads += ["probabilities", f"{part}, nats", "decision", "unusual features"]
+    heads += ["probabilities", head, "decision", "unusual features"]
     lines = []
     for row in highest(scores).tolist():
         line: list[object] = [f"{row + 1:,}", data.classes[test.predicted[row]]]
