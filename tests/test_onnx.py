@@ -75,11 +75,9 @@ def assert_agrees(model, X, path):
 
 
 @pytest.mark.parametrize("ood_prior", [0.01, 0.5, 0.0])
-@pytest.mark.parametrize("joint_softmax", [False, True])
-def test_the_graph_agrees_on_the_mixture_near_and_far(tmp_path, ood_prior, joint_softmax):
+def test_the_graph_agrees_on_the_mixture_near_and_far(tmp_path, ood_prior):
     X, y = gaussian_mixture(500, 1)
-    model = BaCOUnClassifier.quick(random_state=0, ood_prior=ood_prior)
-    model.set_params(features__joint_softmax=joint_softmax).fit(X, y)
+    model = BaCOUnClassifier.quick(random_state=0, ood_prior=ood_prior).fit(X, y)
     assert_agrees(model, near_and_far(X), tmp_path / "model.onnx")
 
 
@@ -100,12 +98,13 @@ def test_the_graph_agrees_on_the_edge(fast, moons, tmp_path):
         {"boundary": FlowShell(blocks=0)},
         {"boundary": FlowShell(epochs=3, blocks=2, batch_norm=True), "ood_prior": 0.0},
         {"standardize": False},
+        {"features": LearnedFeatures(hidden=(16, 16), epochs=20, joint_softmax=True)},
         {"features": LearnedFeatures(hidden=(8, 1024), epochs=3, dropout=0.2)},
         {"posterior": Laplace(n_draws=40, prior_scale=0.2)},
     ],
     ids=[
         *("hmc", "no bias", "nlm", "compact", "one flow", "Gaussians", "batch norm, no doubt"),
-        *("raw", "wide", "narrow"),
+        *("raw", "joint softmax", "wide", "narrow"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -140,8 +139,9 @@ def test_the_graph_agrees_on_one_column(fast, moons, tmp_path):
     assert_agrees(model, near_and_far(moons[0][:, :1]), tmp_path / "model.onnx")
 
 
-def test_a_boundary_without_a_density_leaves_the_edge(fast, moons, tmp_path):
-    model = fast(boundary=Box()).fit(*moons)
+@pytest.mark.parametrize("joint_softmax", [False, True])
+def test_without_a_density_the_graph_agrees_on_the_edge(fast, moons, tmp_path, joint_softmax):
+    model = fast(boundary=Box()).set_params(features__joint_softmax=joint_softmax).fit(*moons)
     assert list(model.doubt_.tails) == ["edge"]
     assert_agrees(model, near_and_far(moons[0]), tmp_path / "model.onnx")
 

@@ -41,10 +41,12 @@ from bacoun.uncertainty import (
     decompose,
     doubted,
     doubted_draws,
+    from_moments,
 )
 from bacoun.validation import checked
 
 _FEWEST_HELD_OUT = 20  # points to take a 95 % quantile from
+_SMALLEST_DISAGREEMENT = 1e-3  # in nats; what is below is agreement
 _TRANSFORMED_AT_ONCE = 8192  # of images, convolutions make much more than what goes in
 
 
@@ -53,7 +55,7 @@ class _Look(NamedTuple):
 
     features: Tensor  # (N, L)
     scores: dict[str, Tensor]  # of unfamiliarity, (N,) each
-    score: Any  # (N,), all of them in one
+    score: Any  # (N,), unfamiliarity, all of them in one
     kappa: Any  # (N,), probability of being unknown
 
 
@@ -225,9 +227,14 @@ class BaCOUnClassifier(BayesianClassifier):
             return None
         rows = self._held_out_rows().to(points.device)
         known = points[rows] if len(rows) >= _FEWEST_HELD_OUT else points
-        blocks = [self._look(block).scores for block in known.split(_TRANSFORMED_AT_ONCE)]
-        tails = {name: Tail.of(torch.cat([block[name] for block in blocks])) for name in blocks[0]}
-        return Doubt(float(self.ood_prior), tails)
+        looks = [self._look(block) for block in known.split(_TRANSFORMED_AT_ONCE)]
+        tails = {
+            name: Tail.of(torch.cat([look.scores[name] for look in looks]))
+            for name in looks[0].scores
+        }
+        features = torch.cat([look.features for look in looks]).double()
+        disagreement = from_moments(*self._moments_of_weights(features)).epistemic.quantile(0.95)
+        return Doubt(float(self.ood_prior), tails, max(float(disagreement), _SMALLEST_DISAGREEMENT))
 
     def _held_out_rows(self) -> Tensor:
         """Indices of training points that the step which tells the unfamiliar was not fitted to."""
@@ -350,15 +357,23 @@ class BaCOUnClassifier(BayesianClassifier):
         return self._uncertainty(X, self._nested_moments if split else self._moments)
 
     def ood_score(self, X: ArrayLike) -> np.ndarray:
-        """How unfamiliar (N,) each row is: about 0 inside the data, 1 at its edge, then growing.
+        """How unfamiliar (N,) each row is: small inside the data, growing without bound outside.
 
-        Without doubt, that is without a boundary or with `ood_prior=0`, epistemic uncertainty.
+        How rare the row is under the flows of step 1, more if the draws of step 3 disagree; see
+        `bacoun.uncertainty.Doubt`. Without a boundary, or with `ood_prior=0`, it is epistemic
+        uncertainty.
         """
         check_is_fitted(self)
-        if self.doubt_ is None:
+        doubt = self.doubt_
+        if doubt is None:
             return super().ood_score(X)
-        (score,) = self._score(X, lambda points: (self._look(points).score,))
-        return score
+
+        def score(points: Tensor) -> tuple[Tensor]:
+            seen = self._look(points)
+            moments = self._moments_of_weights(seen.features.double())
+            return (doubt.ood_score(seen.score, from_moments(*moments).epistemic),)
+
+        return self._score(X, score)[0]
 
     def ood_probability(self, X: ArrayLike) -> np.ndarray:
         """How likely (N,) each row is out of distribution, if `ood_prior` of all rows are."""
@@ -433,28 +448,26 @@ class BaCOUnClassifier(BayesianClassifier):
     def _moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Mean over draws of the class probabilities (N, K) and of their entropy (N,)."""
         seen = self._look(points)
-        return self._moments_of(seen.features.double(), seen.kappa)
+        return _with_doubt(*self._moments_of_weights(seen.features.double()), seen.kappa)
 
-    def _moments_of(self, features: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _moments_of_weights(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """The same over draws of step 3 alone, of features (N, L)."""
         if hasattr(self.posterior_, "predict_moments"):
             mean, mean_entropy = self.posterior_.predict_moments(features)
-        else:
-            samples = self.posterior_.predict_proba_samples(features)
-            mean, mean_entropy = (
-                samples.mean(dim=0, dtype=torch.float64),
-                decompose(samples).aleatoric,
-            )
-        if kappa is None:
             return mean, mean_entropy
-        return doubted(mean, kappa), (1 - kappa) * mean_entropy
+        draws = self.posterior_.predict_proba_samples(features)
+        return draws.mean(dim=0, dtype=torch.float64), decompose(draws).aleatoric
 
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
-        seen, density = self._look(points), None
+        seen, density, ood_score = self._look(points), None, None
+        moments = self._moments_of_weights(seen.features)
+        if self.doubt_ is not None:
+            ood_score = self.doubt_.ood_score(seen.score, from_moments(*moments).epistemic)
         if _tells_density(self.boundary_):
             density = self._log_prob(points, seen.scores) - self._log_units
         return evaluation_of(
-            *self._moments_of(seen.features, seen.kappa),
-            ood_score=seen.score,
+            *_with_doubt(*moments, seen.kappa),
+            ood_score=ood_score,
             ood_probability=seen.kappa,
             log_density=density,
         )
@@ -473,8 +486,8 @@ class BaCOUnClassifier(BayesianClassifier):
         mean, mean_entropy = draws.mean(dim=0), decompose(draws).aleatoric
         if seen.kappa is None:
             return mean, mean_entropy, mean_entropy
-        known = torch.special.entr(doubted(draws, seen.kappa)).sum(dim=2).mean(dim=0)
-        return doubted(mean, seen.kappa), (1 - seen.kappa) * mean_entropy, known
+        given_weights = torch.special.entr(doubted(draws, seen.kappa)).sum(dim=2).mean(dim=0)
+        return *_with_doubt(mean, mean_entropy, seen.kappa), given_weights
 
     # --- settings and files --------------------------------------------------------------------
 
@@ -577,6 +590,13 @@ class BaCOUnClassifier(BayesianClassifier):
 def _take(table: Any, rows: np.ndarray) -> Any:
     """Rows of an array, a DataFrame, a list, or whatever NumPy can read, of the same kind."""
     return _safe_indexing(table if hasattr(table, "__getitem__") else np.asarray(table), rows)
+
+
+def _with_doubt(mean: Tensor, mean_entropy: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Moments (N, K) and (N,) over draws, of points that are unknown with probability kappa."""
+    if kappa is None:
+        return mean, mean_entropy
+    return doubted(mean, kappa), (1 - kappa) * mean_entropy
 
 
 def _tells_density(boundary: Any) -> bool:

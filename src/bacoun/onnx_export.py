@@ -239,19 +239,13 @@ def _add_ood_score(
     graph: _Graph, points: str, logits: str, classifier: BaCOUnClassifier, doubt: Doubt
 ) -> str:
     """How unfamiliar (N, 1) points are, in float64: `bacoun.uncertainty.Doubt.score`."""
-    each = []
-    for name, tail in doubt.tails.items():
-        if name == "edge":
-            score = _add_log_odds(graph, logits, classifier.features_.joint_softmax)
-        else:
-            score = graph.add("Neg", _add_log_density(graph, points, classifier.boundary_))
-        above = graph.add("Sub", score, np.array(tail.median))
-        each.append(graph.add("Div", above, np.array(tail.spread)))
-    scores = graph.add("Concat", *each, axis=1)
-    beyond = graph.add("Max", scores, np.array(0.0))
-    outside = graph.add("Sqrt", graph.reduce("SumSquare", beyond))
-    inside = graph.reduce("Max", scores)
-    return graph.add("Where", graph.add("Greater", outside, np.array(0.0)), outside, inside)
+    if "edge" in doubt.tails:
+        score = _add_log_odds(graph, logits, classifier.features_.joint_softmax)
+    else:
+        score = graph.add("Neg", _add_log_density(graph, points, classifier.boundary_))
+    (tail,) = doubt.tails.values()
+    above = graph.add("Sub", score, np.array(tail.median))
+    return graph.add("Div", above, np.array(tail.spread))
 
 
 def _add_log_odds(graph: _Graph, logits: str, joint_softmax: bool) -> str:
@@ -333,7 +327,8 @@ def _add_ood_probability(graph: _Graph, score: str, doubt: Doubt) -> str:
     """Probability (N, 1) of being unknown, in float64: `bacoun.uncertainty.Doubt.probability`."""
     outside = graph.add("Max", score, np.array(0.0))
     prior_odds = doubt.ood_prior / (1 - doubt.ood_prior)
-    odds = graph.add("Mul", graph.add("Mul", outside, outside), np.array(prior_odds))
+    odds = graph.add("Pow", outside, np.array(doubt.power))
+    odds = graph.add("Mul", odds, np.array(prior_odds))
     odds = graph.add("Min", odds, np.array(_LARGEST_ODDS))
     known = graph.add("Div", np.array(1.0), graph.add("Add", odds, np.array(1.0)))
     return graph.add("Sub", np.array(1.0), known)

@@ -1,11 +1,12 @@
 """Laws that every head keeps."""
 
 import math
+import warnings
 
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from bacoun.posterior import HMC, KINDS, NUTS, Laplace, MeanField
 from bacoun.uncertainty import decompose
@@ -117,6 +118,41 @@ def test_a_prior_without_width_is_refused(name):
         ValueError, match=r"prior_scale must be a positive number, 'auto' or 'evidence'; got -1\."
     ):
         clone(HEADS[name]).set_params(prior_scale=-1).fit(torch.ones(4, 2), torch.arange(4) % 2)
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
+def test_the_usual_prior_lets_logits_grow_to_three_however_small_the_features(name, size):
+    features = size * torch.randn(40, 6, generator=seed(0), dtype=torch.float64)
+    features[-1] *= 5
+    labels = torch.arange(40) % 2
+    short = {"n_iterations": 50} if name in ("mean-field", "nuts") else {}
+    head = clone(HEADS[name]).set_params(fit_intercept=False, **short)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        scale = head.fit(features, labels, generator=seed(0)).health_.prior_scale
+    norm = float(features.square().sum(dim=1).mean().sqrt())
+    assert scale == pytest.approx(max(0.3, 3 / norm), rel=1e-6)
+    assert head.prior_scale == "auto"
+
+
+def test_the_units_of_small_features_do_not_matter(small_head):
+    features, labels, asked = small_head
+    one, other = (
+        Laplace(fit_intercept=False).fit(size * features, labels, generator=seed(0))
+        for size in (1.0, 1e-3)
+    )
+    torch.testing.assert_close(
+        other.predict_proba_samples(1e-3 * asked),
+        one.predict_proba_samples(asked),
+        atol=1e-5,
+        rtol=1e-4,
+    )
+
+
+def test_mean_field_needs_a_number_or_the_usual_prior():
+    with pytest.raises(ValueError, match="must be a number for MeanField; got 'evidence'"):
+        MeanField(prior_scale="evidence").fit(torch.ones(4, 2), torch.arange(4) % 2)
 
 
 HARD = {

@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from torch import nn
 
 from bacoun.checkpoint import Checkpoint
 from bacoun.posterior import HMC, NUTS
 from bacoun.posterior.hmc import integrate, sample_chains
+from bacoun.posterior.logistic import SoftmaxRegression, contrasts
 from bacoun.posterior.nuts import run_nuts
-from bacoun.uncertainty import decompose
+from bacoun.uncertainty import decompose, from_moments
 
 
 def gaussian(scales):
@@ -151,8 +155,6 @@ def test_reduced_hmc_equals_nuts_on_all_raw_weights(small_head):
 
 def test_reduced_hmc_equals_hmc_on_all_contrasts(small_head):
     """Chains on every direction, null space included, against the reduced ones."""
-    from bacoun.posterior.logistic import SoftmaxRegression, contrasts
-
     features, labels, asked = small_head
     wide = torch.cat([features, features], dim=1)
     wide_asked = torch.cat([asked, -asked], dim=1)
@@ -244,6 +246,83 @@ def test_well_separated_classes_trap_no_chain():
     health = HMC().fit(features, labels, generator=generator).health_
     assert health.ess > 400
     assert health.ess_squares > 400
+
+
+def count_gradients(monkeypatch):
+    """A list that grows by one with each gradient of all chains together."""
+    evaluate, counted = SoftmaxRegression._evaluate, []
+
+    def counting(self, weights, **wanted):
+        if wanted["want_gradient"] and weights.shape[2] > 1:
+            counted.append(1)
+        return evaluate(self, weights, **wanted)
+
+    monkeypatch.setattr(SoftmaxRegression, "_evaluate", counting)
+    return counted
+
+
+def test_many_well_separated_classes_settle_at_a_moderate_price(monkeypatch):
+    """A ConvergenceWarning is an error here; coordinates of the mode alone take 6000 gradients."""
+    points, labels = make_blobs(600, 32, centers=10, center_box=(-3.0, 3.0), random_state=0)
+    points, labels = torch.from_numpy(points), torch.from_numpy(labels)
+    counted = count_gradients(monkeypatch)
+    head = HMC(prior_scale=1.0).fit(points, labels, generator=seed(1))
+    assert head.health_.dimensions == 9 * 33
+    assert len(counted) < 3500
+    assert (head.predict_moments(points)[0].argmax(dim=1) == labels).double().mean() > 0.99
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    """Separable classes and a wide prior: a long tail on one side, a wall on the other.
+
+    The predictive is found by adding up over a grid of both weights.
+    """
+    labels = torch.arange(16) % 2
+    signs = (2 * labels - 1).double()
+    features = 4 * signs + torch.randn(16, generator=seed(4), dtype=torch.float64)
+    asked = torch.linspace(-3, 3, 13, dtype=torch.float64)
+    axis = torch.linspace(-18, 18, 401, dtype=torch.float64)
+    slope, intercept = torch.cartesian_prod(axis, axis).T
+    log_density = -(slope.square() + intercept.square()) / (2 * 3.0**2)
+    for x, sign in zip(features, signs, strict=True):
+        log_density += nn.functional.logsigmoid(math.sqrt(2) * sign * (slope * x + intercept))
+    share = log_density.softmax(dim=0)
+    p = torch.stack([(math.sqrt(2) * (slope * x + intercept)).sigmoid() for x in asked])
+    p = torch.stack([1 - p, p], dim=2)
+    mean = (share[:, None] * p).sum(dim=1)
+    entropy = (share * torch.special.entr(p).sum(dim=2)).sum(dim=1)
+    return features[:, None], labels, asked[:, None], from_moments(mean, entropy), mean
+
+
+@pytest.mark.parametrize(
+    "head",
+    [HMC(), NUTS(target_accept=0.95, n_chains=2, n_iterations=1500)],
+    ids=["hmc", "nuts"],
+)
+def test_a_skewed_posterior_is_the_one_found_by_integration(skewed, head):
+    features, labels, asked, expected, mean = skewed
+    head = clone(head).set_params(prior_scale=3.0, n_draws=2000)
+    head.fit(features, labels, generator=seed(5))
+    skew = stats.skew(head.chains_.flatten(0, 1).flatten(1).double().numpy(), axis=0)
+    assert np.abs(skew).max() > 0.5
+    found = head.predict_moments(asked)
+    torch.testing.assert_close(found[0], mean, atol=0.03, rtol=0)
+    torch.testing.assert_close(
+        from_moments(*found).epistemic, expected.epistemic, atol=0.03, rtol=0
+    )
+
+
+def test_chains_end_where_their_last_draw_is():
+    run = sample_chains(
+        gaussian([1.0, 2.0]),
+        torch.zeros(2, 5, dtype=torch.float64),
+        n_warmup=3,
+        n_iterations=4,
+        target_accept=0.8,
+        generator=seed(0),
+    )
+    assert torch.equal(run.last, run.draws[-1])
 
 
 def test_prior_alone_speaks_where_the_data_is_silent():

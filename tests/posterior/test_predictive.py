@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bacoun.posterior.predictive import (
+    Predictive,
     moments_against_last,
     moments_of_product,
     softmax_against_last,
@@ -60,3 +61,38 @@ def test_the_last_class_has_logit_zero():
     probabilities = softmax_against_last(torch.tensor([[[1.0], [2.0]]]))
     expected = torch.tensor([1.0, 2.0, 0.0]).softmax(dim=0)
     torch.testing.assert_close(probabilities[0, 0], expected)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("n_columns", [1, 3])
+def test_the_logits_are_those_along_the_basis_plus_the_length_of_the_rest(n_columns, bias):
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    basis = torch.linalg.qr(normal(6 + bias, 4))[0]
+    features, weights = normal(20, 6), normal(5, n_columns * 30)
+    predictive = Predictive(basis, weights, n_columns, bias, torch.float64)
+    design = torch.cat([features, torch.ones(20, int(bias), dtype=torch.float64)], dim=1)
+    rest = (design - design @ basis @ basis.T).norm(dim=1, keepdim=True)
+    logits = torch.cat([design @ basis, rest], dim=1) @ weights
+    expected = softmax_against_last(logits.unflatten(1, (n_columns, 30)))
+    torch.testing.assert_close(predictive.probabilities(features), expected)
+    mean, entropy = predictive.moments(features)
+    torch.testing.assert_close(mean, expected.mean(dim=0))
+    torch.testing.assert_close(entropy, torch.special.entr(expected).sum(dim=2).mean(dim=0))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e5])
+def test_single_precision_moments_are_those_of_double_precision_to_four_digits(offset):
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(50, 6, generator=generator, dtype=torch.float64) + offset
+    basis = torch.linalg.qr(torch.randn(7, 4, generator=generator, dtype=torch.float64))[0]
+    weights = torch.randn(5, 2 * 40, generator=generator, dtype=torch.float64) / (1 + offset)
+    exact, quick = (
+        Predictive(basis, weights, 2, True, dtype).moments(features.float().to(dtype))
+        for dtype in (torch.float64, torch.float32)
+    )
+    for one, other in zip(exact, quick, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=0)

@@ -54,6 +54,7 @@ _ORDER = (
     "architectures",
     "width",
     "attack",
+    "halo",
     "left-out-choice",
     "left-out",
     "log-loss",

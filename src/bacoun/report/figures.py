@@ -20,7 +20,7 @@ _OUTSIDE = "#d9d9d9"
 _CLASS_COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44")
 _METHOD_COLORS = {
     "BaCOUn": "#aa3377",
-    "BaCOUn, gate off": "#ddaacc",
+    "BaCOUn, no doubt": "#ddaacc",
     "BaCOUn, paper": "#ee6677",
     "NLM": "#4477aa",
     "BNN": "#228833",

@@ -45,11 +45,11 @@ def _irrespective(r: Results) -> tuple[str, str]:
 
 def _same_architecture(r: Results) -> tuple[str, str]:
     plain = {
-        a: r.mean("architectures", f"BaCOUn, gate off, {a}", "epistemic/out")
+        a: r.mean("architectures", f"BaCOUn, no doubt, {a}", "epistemic/out")
         for a in _ARCHITECTURES
     }
     nlm = {a: r.mean("architectures", f"NLM, {a}", "epistemic/out") for a in _ARCHITECTURES}
-    text = "epistemic Out of BaCOUn without the gate, as in the paper: " + "; ".join(
+    text = "epistemic Out of BaCOUn without doubt, as in the paper: " + "; ".join(
         f"{a}: {number(plain[a])}" for a in _ARCHITECTURES
     )
     return text + ".", verdict(*(plain[a] > 3 * nlm[a] for a in _ARCHITECTURES))
@@ -192,13 +192,13 @@ def _wine_mcd(r: Results) -> tuple[str, str]:
 
 def _width(r: Results) -> tuple[str, str]:
     text, means = [], {}
-    for gate in ("BaCOUn, gate off", "BaCOUn"):
-        each = [r.show("width", f"{gate}, {w} wide", "rays/smallest_far") for w in (64, 256, 1024)]
-        means[gate] = [
-            r.mean("width", f"{gate}, {w} wide", "rays/smallest_far") for w in (64, 256, 1024)
+    for doubt in ("BaCOUn, no doubt", "BaCOUn"):
+        each = [r.show("width", f"{doubt}, {w} wide", "rays/smallest_far") for w in (64, 256, 1024)]
+        means[doubt] = [
+            r.mean("width", f"{doubt}, {w} wide", "rays/smallest_far") for w in (64, 256, 1024)
         ]
-        text.append(f"{gate}: {' / '.join(each)}")
-    low, _, high = means["BaCOUn, gate off"]
+        text.append(f"{doubt}: {' / '.join(each)}")
+    low, _, high = means["BaCOUn, no doubt"]
     return (
         "smallest epistemic over directions at three radii, 64 / 256 / 1024 wide. "
         + "; ".join(text)
@@ -225,7 +225,7 @@ def _mitigated(r: Results) -> tuple[str, str]:
 
 
 def _attacked(r: Results) -> tuple[str, str]:
-    methods = ("NLM", "MC-Dropout", "Deep ensemble", "GP", "BaCOUn, gate off", "BaCOUn")
+    methods = ("NLM", "MC-Dropout", "Deep ensemble", "GP", "BaCOUn, no doubt", "BaCOUn")
     text = (
         "attacked points that pass for familiar (epistemic below 95 % of test points'): "
         f"{listed(r, 'attack', 'passes/after', methods)}."
@@ -383,6 +383,6 @@ _OPENING = """# The paper, claim by claim
 What "BaCOUn: Bayesian Classifiers with Out-of-Distribution Uncertainty" says, what we measured, and
 whether it holds. This page is written by `bacoun reproduce all --page docs/paper.md` from the
 records in `results/`: each number is a mean ± standard deviation over seeds, each verdict follows
-from a rule in `bacoun/report/paper_page.py`. "BaCOUn" is the library's default, with the gate;
+from a rule in `bacoun/report/paper_page.py`. "BaCOUn" is the library's default, with doubt;
 "BaCOUn, paper" are the paper's own settings. A baseline that wins is shown as winning.
 """

@@ -68,18 +68,33 @@ class Doubt:
         Prior probability that a scored point is unknown.
     tails : dict of Tail
         By the name of the score, the leading one first.
+    disagreement : float
+        Epistemic uncertainty of the weights alone that 5 % of known points exceed, in nats.
     power : float
         How steeply doubt grows; chosen on development data, see the experiment `choice`.
     """
 
     ood_prior: float
     tails: dict[str, Tail]
+    disagreement: float
     power: float = 2.5
 
     def score(self, scores: Mapping[str, Tensor]) -> Tensor:
         """Unfamiliarity (N,) from scores (N,) by name: about 0 inside the data, 1 at its edge."""
         each = [tail.standardised(scores[name]) for name, tail in self.tails.items()]
         return torch.stack([each[0], *(other - 1 for other in each[1:])]).amax(dim=0)
+
+    def ood_score(self, score: Tensor, epistemic: Tensor) -> Tensor:
+        """What ranks unknown points best (N,): the unfamiliarity, more where the weights disagree.
+
+        Parameters
+        ----------
+        score : Tensor of shape (N,)
+            See `score`.
+        epistemic : Tensor of shape (N,)
+            Of the weights alone, in nats.
+        """
+        return score + torch.log1p(epistemic / self.disagreement)
 
     def probability(self, score: Tensor) -> Tensor:
         """Probability kappa (N,) of being unknown, from the unfamiliarity (N,)."""
@@ -94,7 +109,7 @@ class Doubt:
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Undo `get_state`."""
         tails = {name: Tail(**tail) for name, tail in state["tails"].items()}
-        return cls(state["ood_prior"], tails, state["power"])
+        return cls(state["ood_prior"], tails, state["disagreement"], state["power"])
 
 
 def doubted(probabilities: Tensor, kappa: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 from bacoun.experiments.schema import Experiment
 from bacoun.experiments.studies.attack import attack
 from bacoun.experiments.studies.choice import choice
+from bacoun.experiments.studies.halo import halo
 from bacoun.experiments.studies.images import examples, image_sets, morph, noise, rotations
 from bacoun.experiments.studies.left_out import left_out
 from bacoun.experiments.studies.log_loss import log_loss
@@ -23,6 +24,7 @@ STUDIES: dict[str, Callable[[Experiment, str, int], Measured]] = {
     "pathology": pathology,
     "outliers": outliers,
     "attack": attack,
+    "halo": halo,
     "left-out": left_out,
     "log-loss": log_loss,
     "images": image_sets,
