@@ -132,7 +132,11 @@ def test_two_columns_of_one_name_are_refused(fast, moons):
 
 
 SETTINGS = {
-    "gate": ({"gate": "odd"}, "gate must be 'ood' or None; got 'odd'"),
+    "certainly unknown": ({"ood_prior": 1}, "from 0 to below 1; got 1. Try 0.01."),
+    "negative prior": ({"ood_prior": -0.1}, "ood_prior must be a probability"),
+    "prior by name": ({"ood_prior": "rare"}, "below 1; got 'rare'"),
+    "no prior": ({"ood_prior": None}, "below 1; got None"),
+    "prior not a number": ({"ood_prior": float("nan")}, "below 1; got nan"),
     "no edge": ({"n_boundary": 0}, "n_boundary must be 'balanced' or a positive number; got 0"),
     "negative edge": ({"n_boundary": -5}, "positive number; got -5"),
     "half a point": ({"n_boundary": 2.5}, "positive number; got 2.5"),
@@ -162,8 +166,8 @@ def test_bad_settings_are_refused_when_fitting(fast, moons, settings, expected):
 
 
 def test_a_bad_setting_leaves_the_model_unfitted(fast, moons):
-    model = fast(gate="odd")
-    with pytest.raises(ValueError, match="gate must be"):
+    model = fast(ood_prior=2)
+    with pytest.raises(ValueError, match="ood_prior must be"):
         model.fit(*moons)
     with pytest.raises(NotFittedError):
         model.predict(moons[0])
@@ -182,11 +186,12 @@ def test_a_setting_of_a_step_that_is_none_is_refused(fast):
         lambda model: model.predict_proba_samples([[0, 0]]),
         lambda model: model.uncertainty([[0, 0]]),
         lambda model: model.ood_probability([[0, 0]]),
+        lambda model: model.ood_score([[0, 0]]),
         lambda model: model.log_density([[0, 0]]),
         lambda model: model.health_,
         lambda model: model.save("never-written"),
     ],
-    ids=["predict", "samples", "uncertainty", "ood", "density", "health", "save"],
+    ids=["predict", "samples", "uncertainty", "ood", "score", "density", "health", "save"],
 )
 def test_use_before_fit_says_so(use):
     with pytest.raises(NotFittedError, match="not fitted yet") as info:

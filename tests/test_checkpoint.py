@@ -153,6 +153,8 @@ def test_a_finished_fit_is_not_done_again(moons, tmp_path, monkeypatch):
     np.testing.assert_array_equal(answers(again), answers(model))
     torch.testing.assert_close(again.posterior_.chains_, model.posterior_.chains_, atol=0, rtol=0)
     assert again.features_.history_ == model.features_.history_
+    assert torch.equal(again.features_.held_out_rows_, model.features_.held_out_rows_)
+    assert again.doubt_ == model.doubt_
     assert again.boundary_.flows_[1].history_ == model.boundary_.flows_[1].history_
 
 
@@ -183,7 +185,7 @@ class Shell(BaseEstimator):
 def test_a_step_that_takes_no_checkpoint_is_fitted_again_from_the_same_stream(
     moons, tmp_path, monkeypatch
 ):
-    settings = {"boundary": Shell(), "gate": None}
+    settings = {"boundary": Shell()}
     expected = tiny(**settings).fit(*moons).predict_proba(GRID)
     ctrl_c = CtrlC()
     monkeypatch.setattr("bacoun.classifier.progress_bars", ctrl_c.bars)
@@ -281,7 +283,7 @@ def test_a_fit_killed_at_random_moments_ends_as_if_it_had_not_been(moons, tmp_pa
         ({"y": 1}, "the same y;"),
         ({"random_state": 1}, "the same settings;"),
         ({"boundary": FlowShell(**FLOW | {"epochs": 4})}, "the same settings;"),
-        ({"X": 1e-3, "gate": None}, "the same X and settings;"),
+        ({"X": 1e-3, "ood_prior": 0}, "the same X and settings;"),
     ],
 )
 def test_a_checkpoint_of_another_fit_is_refused_in_one_line(moons, tmp_path, change, named):

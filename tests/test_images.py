@@ -43,6 +43,19 @@ def test_images_are_learned_by_convolutions(model, digits):
     assert model.ood_probability(X).mean() < model.ood_probability(1 - X).mean()
 
 
+def test_images_are_doubted_by_what_the_components_see_and_by_what_they_leave_over(model, digits):
+    X, _ = digits
+    assert list(model.doubt_.tails) == ["density", "residual"]
+    shell = model.boundary_
+    noise = np.random.default_rng(0).normal(size=(len(X), 64)).astype(np.float32)
+    basis = shell.basis_.numpy()
+    off = (noise - noise @ basis.T @ basis).reshape(X.shape)  # the components do not see it
+    assert np.median(model.ood_probability(X)) < 0.01
+    assert np.median(model.ood_probability(X + off)) > 0.1
+    assert np.median(model.ood_probability(X + 100 * off)) > 0.5
+    assert (model.ood_score(X + 100 * off) > model.ood_score(X)).all()
+
+
 def test_a_channel_of_its_own_makes_no_difference(model, digits):
     X, y = digits
     again = clone(model).fit(X[:, None], y)
@@ -52,7 +65,7 @@ def test_a_channel_of_its_own_makes_no_difference(model, digits):
 def test_pixels_of_a_channel_share_one_scale(digits):
     X, y = digits
     coloured = np.stack([X, 5 * X + 7], axis=1)
-    model = BaCOUnClassifier(**QUICK | {"boundary": None, "gate": None}).fit(coloured, y)
+    model = BaCOUnClassifier(**QUICK | {"boundary": None}).fit(coloured, y)
     assert model.image_shape_ == (2, 8, 8)
     np.testing.assert_allclose(model.scale_[:64], X.std())
     np.testing.assert_allclose(model.scale_[64:], 5 * X.std(), rtol=1e-5)
@@ -96,7 +109,7 @@ def test_other_images_are_refused(model, digits, change, sentence):
 
 def test_a_table_model_refuses_images(digits):
     X, y = digits
-    model = BaCOUnClassifier.quick(random_state=0, boundary=None, gate=None)
+    model = BaCOUnClassifier.quick(random_state=0, boundary=None)
     model.fit(X.reshape(len(X), -1)[:, :5], y % 2)
     with pytest.raises(ValueError, match="a table, as in fit; got images of 1 x 8 x 8"):
         model.predict(X)
@@ -148,10 +161,25 @@ def test_many_inputs_get_a_compact_edge_few_do_not():
         assert model.boundary_.compact_ == is_compact
 
 
-def test_the_prior_is_narrower_for_images_unless_it_is_given(digits):
-    X, y = digits
-    for posterior, expected in (("laplace", 0.3), (Laplace(prior_scale=2.0), 2.0)):
-        model = BaCOUnClassifier(**QUICK | {"posterior": posterior}).fit(X, y)
-        assert model.posterior_.prior_scale_ == expected
-    model = BaCOUnClassifier(**QUICK | {"posterior": "laplace"}).fit(X.reshape(len(X), -1), y)
-    assert model.posterior_.prior_scale_ == 1.0
+def test_the_prior_does_not_depend_on_how_the_posterior_is_given(digits):
+    X, y = digits[0][:80], digits[1][:80]
+    small = QUICK | {
+        "features": LearnedFeatures(hidden=(8,), epochs=2),
+        "boundary": CompactShell(n_components=4, epochs=1, blocks=1, hidden=4),
+        "n_boundary": 40,
+    }
+    by_name = BaCOUnClassifier(**small | {"posterior": "laplace"})
+    models = [
+        by_name,
+        BaCOUnClassifier(**small | {"posterior": Laplace()}),
+        clone(by_name).set_params(posterior__n_draws=500),
+        clone(by_name).set_params(posterior="laplace", posterior__tol=0.01),
+    ]
+    expected = by_name.fit(X, y)
+    assert expected.posterior_.prior_scale_ > 0
+    for model in models[1:]:
+        model.fit(X, y)
+        assert model.posterior_.prior_scale_ == expected.posterior_.prior_scale_
+        np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    given = BaCOUnClassifier(**small | {"posterior": Laplace(prior_scale=2.0)}).fit(X, y)
+    assert given.posterior_.prior_scale_ == 2.0

@@ -59,7 +59,7 @@ PUBLISHED = {
     },
 }
 EVERYWHERE = {
-    "gate": None,
+    "ood_prior": 0,
     "boundary__blocks": 5,
     "boundary__hidden": 64,
     "boundary__batch_norm": True,
@@ -68,6 +68,8 @@ EVERYWHERE = {
     "boundary__patience": None,
     "boundary__drop_overlap": False,
     "features__patience": None,
+    "features__joint_softmax": True,
+    "features__edge_weight": 1,
     "posterior__prior_scale": 1,
 }
 
@@ -102,9 +104,9 @@ def test_every_preset_is_covered_here():
 
 
 def test_settings_of_ones_own_come_on_top():
-    model = BaCOUnClassifier.paper("gmm", n_boundary=5, random_state=1, gate="ood")
-    assert (model.n_boundary, model.random_state, model.gate) == (5, 1, "ood")
-    assert BaCOUnClassifier.quick(gate=None, verbose=True).verbose
+    model = BaCOUnClassifier.paper("gmm", n_boundary=5, random_state=1, ood_prior=0.1)
+    assert (model.n_boundary, model.random_state, model.ood_prior) == (5, 1, 0.1)
+    assert BaCOUnClassifier.quick(ood_prior=0, verbose=True).verbose
 
 
 def test_two_presets_do_not_share_their_steps():

@@ -11,7 +11,7 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
 def numbers(text):
-    return [float(value) for value in re.findall(r"\d+\.\d+", text)]
+    return [float(value) for value in re.findall(r"\d+\.\d+(?:e[-+]?\d+)?", text)]
 
 
 def test_the_first_lines_of_the_readme_print_what_they_say(tmp_path):

@@ -59,18 +59,23 @@ def assert_same(one, two, X):
             one.predict_proba_samples(X, joint=joint), two.predict_proba_samples(X, joint=joint)
         )
     pd.testing.assert_frame_equal(
-        one.uncertainty(X).to_frame(), two.uncertainty(X).to_frame(), check_exact=True
+        one.uncertainty(X, split=True).to_frame(),
+        two.uncertainty(X, split=True).to_frame(),
+        check_exact=True,
     )
+    np.testing.assert_array_equal(one.ood_score(X), two.ood_score(X))
+    assert one.doubt_ == two.doubt_
+    if one.doubt_ is not None:
+        np.testing.assert_array_equal(one.ood_probability(X), two.ood_probability(X))
     if one.boundary_ is not None:
         np.testing.assert_array_equal(one.region_proba(X), two.region_proba(X))
-        np.testing.assert_array_equal(one.ood_probability(X), two.ood_probability(X))
         np.testing.assert_array_equal(one.log_density(X), two.log_density(X))
 
 
-@pytest.mark.parametrize("gate", ["ood", None])
+@pytest.mark.parametrize("ood_prior", [0.01, 0])
 @pytest.mark.parametrize("head", HEADS)
-def test_a_loaded_model_answers_to_the_bit(fast, moons, tmp_path, head, gate):
-    model = fast(posterior=HEADS[head], gate=gate).fit(*moons)
+def test_a_loaded_model_answers_to_the_bit(fast, moons, tmp_path, head, ood_prior):
+    model = fast(posterior=HEADS[head], ood_prior=ood_prior).fit(*moons)
     model.save(tmp_path / "model")
     loaded = BaCOUnClassifier.load(tmp_path / "model")
     assert_same(model, loaded, GRID)
@@ -199,7 +204,7 @@ def test_a_missing_file_is_refused(folder, name):
 
 def test_changed_settings_are_refused(folder):
     document = json.loads((folder / "model.json").read_text())
-    document["settings"]["gate"] = None
+    document["settings"]["ood_prior"] = 0.5
     (folder / "model.json").write_text(json.dumps(document))
     assert "was changed after saving" in refusal(folder)
 
@@ -211,13 +216,15 @@ def test_one_changed_bit_of_a_tensor_is_refused(folder):
     assert "was changed after saving" in refusal(folder)
 
 
-def test_a_folder_of_a_future_version_is_refused(folder):
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_folder_of_another_format_is_refused(folder, version):
     document = json.loads((folder / "model.json").read_text())
-    document["format"] += 1
+    assert document["format"] == 2
+    document["format"] = version
     (folder / "model.json").write_text(json.dumps(document))
     message = refusal(folder)
-    assert f"has format {document['format']}" in message
-    assert "Install the version that wrote it" in message
+    assert f"has format {version}, this version of bacoun reads 2." in message
+    assert "Fit the model again, or install the version of bacoun that wrote it." in message
 
 
 def test_a_path_without_a_model_is_refused(tmp_path):

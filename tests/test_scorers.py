@@ -27,7 +27,7 @@ def test_the_aurc_scorer_is_minus_the_aurc(fast, moons):
 
 
 def test_a_grid_search_finds_the_better_setting(fast, moons):
-    grid = {"gate": ["ood", None], "ood_share": [0.01, 0.5]}
+    grid = {"ood_prior": [0, 0.01, 0.5]}
     scoring = {"ood": ood_auroc_scorer(OUTSIDE), "aurc": aurc_scorer}
     search = GridSearchCV(fast(), grid, scoring=scoring, refit="ood", cv=2).fit(*moons)
     scores = search.cv_results_["mean_test_ood"]

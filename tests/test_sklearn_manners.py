@@ -34,7 +34,7 @@ def tiny(**settings):
 
 # Chains this short cannot settle; the checks are about manners.
 @pytest.mark.filterwarnings(f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning")
-@parametrize_with_checks([tiny(), tiny(gate=None), tiny(boundary=None)])
+@parametrize_with_checks([tiny(), tiny(ood_prior=0), tiny(boundary=None)])
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
     check(estimator)
 
@@ -81,7 +81,7 @@ def test_grid_search_reaches_into_steps_given_by_name(fast, moons):
 
 
 def test_grid_search_can_choose_between_steps(fast, moons):
-    grid = {"posterior": ["laplace"], "gate": ["ood", None]}
+    grid = {"posterior": ["laplace"], "ood_prior": [0, 0.1]}
     search = GridSearchCV(fast(), grid, cv=2).fit(*moons)
     assert search.best_score_ > 0.8
 

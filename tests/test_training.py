@@ -112,6 +112,29 @@ def test_early_stopping_puts_the_best_weights_back():
     assert history.held_out[-1] > min(history.held_out)
 
 
+def test_held_out_rows_may_be_judged_by_another_loss_which_is_not_trained_on():
+    module = linear(3)
+
+    def judged(batch, targets):
+        assert not torch.is_grad_enabled()
+        return batch.new_tensor(float(len(batch)))
+
+    history = train(
+        module,
+        half_squared_error(module),
+        line(),
+        epochs=9,
+        batch_size=10,
+        learning_rate=0.1,
+        patience=2,
+        held_out_loss=judged,
+        generator=generator(),
+    )
+    assert history.held_out == [4.0, 4.0, 4.0]  # never better than the first time
+    assert len(history.held_out_rows) == 4
+    assert history.train[-1] < history.train[0]
+
+
 def test_held_out_rows_are_never_trained_on():
     rows = torch.arange(50, dtype=torch.float64)[:, None]
     module = linear(1)
@@ -121,7 +144,7 @@ def test_held_out_rows_are_never_trained_on():
         seen[torch.is_grad_enabled()].update(batch[:, 0].tolist())
         return module(batch / 50).square().mean()
 
-    train(
+    history = train(
         module,
         loss,
         [rows],
@@ -133,6 +156,7 @@ def test_held_out_rows_are_never_trained_on():
         generator=generator(),
     )
     assert len(seen[False]) == 10
+    assert seen[False] == set(history.held_out_rows.tolist())
     assert seen[True] | seen[False] == set(range(50))
     assert not seen[True] & seen[False]
 
@@ -253,6 +277,7 @@ def test_training_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, patience,
         run(tmp_path / "stopped", stop)
     again, same_weights, same_stream = run(tmp_path / "stopped")
     assert again == history
+    assert torch.equal(again.held_out_rows, history.held_out_rows)
     assert torch.equal(same_stream, stream)
     for name, weight in weights.items():
         assert torch.equal(same_weights[name], weight)

@@ -21,15 +21,14 @@ def weights_of(module):
     return {name: value.clone() for name, value in module.state_dict().items()}
 
 
-@pytest.mark.parametrize("gate", ["ood", None])
-def test_update_equals_a_fresh_posterior_on_the_same_features(fast, blobs, gate):
+@pytest.mark.parametrize("ood_prior", [0.01, 0])
+def test_update_equals_a_fresh_posterior_on_the_same_features(fast, blobs, ood_prior):
     X, y = blobs
-    model = fast(gate=gate).fit(X[:60], y[:60]).update(X, y)
+    model = fast(ood_prior=ood_prior).fit(X[:60], y[:60]).update(X, y)
     points = model._standardised(X)
     labels = torch.from_numpy(np.searchsorted(model.classes_, y))
-    fresh = clone(model.posterior_).fit(
-        model._training_design(points), labels, generator=as_generator(0)
-    )
+    features = model.features_.transform(points).double()
+    fresh = clone(model.posterior_).fit(features, labels, generator=as_generator(0))
     assert torch.equal(fresh.weights_, model.posterior_.weights_)
     assert torch.equal(fresh.reduction_.basis, model.posterior_.reduction_.basis)
 
@@ -38,18 +37,19 @@ def test_update_leaves_flow_network_and_units_alone(fast, blobs):
     X, y = blobs
     model = fast().fit(X[:60], y[:60])
     network, density = weights_of(model.features_.module_), model.log_density(X)
-    ood, mean = model.ood_probability(X), model.mean_.copy()
+    ood, doubt, mean = model.ood_probability(X), model.doubt_, model.mean_.copy()
     assert model.update(X, y) is model
     for name, value in weights_of(model.features_.module_).items():
         assert torch.equal(value, network[name])
     np.testing.assert_array_equal(model.log_density(X), density)
     np.testing.assert_array_equal(model.ood_probability(X), ood)
+    assert model.doubt_ == doubt
     np.testing.assert_array_equal(model.mean_, mean)
 
 
 def test_more_rows_leave_less_doubt_about_the_model(fast, blobs):
     X, y = blobs
-    model = fast(gate=None).fit(X[:30], y[:30])
+    model = fast(ood_prior=0).fit(X[:30], y[:30])
     before = model.uncertainty(X).epistemic.mean()
     assert model.update(X, y).uncertainty(X).epistemic.mean() < before
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bacoun.report.display import UncertaintyDisplay
     from bacoun.uncertainty import Uncertainty, decompose
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["BaCOUnClassifier", "Uncertainty", "UncertaintyDisplay", "__version__", "decompose"]
 

@@ -328,10 +328,7 @@ class BaCOUnClassifier(BayesianClassifier):
         return rows.numpy()
 
     def _n_edge(self, n_points: int) -> int:
-        """Number of edge points: the paper's balance heuristic, or as told.
-
-        With more of them, images of known digits are less often doubted: experiment mnist-choice.
-        """
+        """Number of edge points: the paper's balance heuristic, more for images, or as told."""
         if self.n_boundary == "balanced":
             n_classes = len(self.classes_)
             share = (1 + 3 / n_classes) / n_classes if self.image_shape_ is None else 0.5

@@ -19,13 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from bacoun.boundary import CompactShell, FlowShell
-from bacoun.boundary.flow import _STEEPEST, Flow
+from bacoun.boundary.flow import LARGEST_LOG_SCALE, Flow
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.estimator import FAR
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
 from bacoun.posterior.head import ReducedHead
-from bacoun.uncertainty.doubt import _LARGEST_ODDS, Doubt
+from bacoun.uncertainty.doubt import LARGEST_ODDS, Doubt
 from bacoun.whole import whole_file
 
 _OPSET, _IR_VERSION = 18, 8  # of 2022, so that runtimes need not be new
@@ -79,13 +79,16 @@ def _model_of(classifier: BaCOUnClassifier, metadata: dict[str, str]) -> bytes:
     points = _add_standardisation(graph, classifier)
     features, logits = _add_network(graph, points, classifier)
     mean, noise = _add_moments(graph, _add_coordinates(graph, features, classifier), classifier)
-    n_classes, doubt, found = len(classifier.classes_), classifier.doubt_, {}
-    if doubt is not None:
-        found["ood_score"] = _add_ood_score(graph, points, logits, classifier, doubt)
-        found["p_ood"] = _add_ood_probability(graph, found["ood_score"], doubt)
-        mean, noise = _add_doubt(graph, mean, noise, found["p_ood"], n_classes)
+    n_classes, doubt = len(classifier.classes_), classifier.doubt_
     columns = _add_parts(graph, mean, noise, n_classes)
-    columns |= {name: graph.add("Cast", value, to=graph.float) for name, value in found.items()}
+    if doubt is not None:
+        score = _add_unfamiliarity(graph, points, logits, classifier, doubt)
+        ood_score = _add_ood_score(graph, score, columns["epistemic"], doubt)
+        kappa = _add_ood_probability(graph, score, doubt)
+        mean, noise = _add_doubt(graph, mean, noise, kappa, n_classes)
+        columns = _add_parts(graph, mean, noise, n_classes)
+        for name, value in (("ood_score", ood_score), ("p_ood", kappa)):
+            columns[name] = graph.add("Cast", value, to=graph.float)
     outputs = {"probabilities": (mean, ["N", n_classes])}
     for name, value in columns.items():
         outputs[name] = (graph.add("Squeeze", value, np.array([1])), ["N"])
@@ -235,10 +238,10 @@ def _add_moments(graph: _Graph, coordinates: str, classifier: BaCOUnClassifier) 
     return mean, graph.add("Neg", graph.reduce("Sum", energy))
 
 
-def _add_ood_score(
+def _add_unfamiliarity(
     graph: _Graph, points: str, logits: str, classifier: BaCOUnClassifier, doubt: Doubt
 ) -> str:
-    """How unfamiliar (N, 1) points are, in float64: `bacoun.uncertainty.Doubt.score`."""
+    """Unfamiliarity (N, 1), in float64: `bacoun.uncertainty.Doubt.score`."""
     if "edge" in doubt.tails:
         score = _add_log_odds(graph, logits, classifier.features_.joint_softmax)
     else:
@@ -296,7 +299,7 @@ def _add_couplings(graph: _Graph, standard: str, flow: Flow) -> tuple[str, list[
     if flow.batch_norm or n_inputs == 1:
         kind = "with batch_norm" if flow.batch_norm else "of a single input"
         raise ValueError(
-            f"the flows of the boundary must be plain couplings to be exported with doubt; these "
+            "the flows of the boundary must be plain couplings to be exported with doubt; these "
             f"are flows {kind}. Fit with ood_prior=0."
         )
     halves = [
@@ -310,7 +313,7 @@ def _add_couplings(graph: _Graph, standard: str, flow: Flow) -> tuple[str, list[
             kept = graph.add("Relu", _add_dense(graph, kept, layer.weight, layer.bias))
         shift = _add_dense(graph, kept, last.weight[0::2], last.bias[0::2])
         scale = _add_dense(graph, kept, last.weight[1::2], last.bias[1::2])
-        bound = graph.add("Div", graph.add("Abs", scale), np.array(_STEEPEST))
+        bound = graph.add("Div", graph.add("Abs", scale), np.array(LARGEST_LOG_SCALE))
         log_scales.append(graph.add("Div", scale, graph.add("Add", bound, np.array(1.0))))
         moved = graph.add("Mul", moved, graph.add("Exp", log_scales[-1]))
         halves[1 - turn % 2] = graph.add("Add", moved, shift)
@@ -323,13 +326,20 @@ def _add_dense(graph: _Graph, value: str, weight: Tensor, bias: Tensor) -> str:
     return graph.add("Gemm", value, *wide, transB=1)
 
 
+def _add_ood_score(graph: _Graph, score: str, epistemic: str, doubt: Doubt) -> str:
+    """What ranks unknown points (N, 1), in float64: `bacoun.uncertainty.Doubt.ood_score`."""
+    epistemic = graph.add("Cast", epistemic, to=graph.double)
+    ratio = graph.add("Div", epistemic, np.array(doubt.disagreement))
+    return graph.add("Add", score, graph.add("Log", graph.add("Add", ratio, np.array(1.0))))
+
+
 def _add_ood_probability(graph: _Graph, score: str, doubt: Doubt) -> str:
     """Probability (N, 1) of being unknown, in float64: `bacoun.uncertainty.Doubt.probability`."""
     outside = graph.add("Max", score, np.array(0.0))
     prior_odds = doubt.ood_prior / (1 - doubt.ood_prior)
     odds = graph.add("Pow", outside, np.array(doubt.power))
     odds = graph.add("Mul", odds, np.array(prior_odds))
-    odds = graph.add("Min", odds, np.array(_LARGEST_ODDS))
+    odds = graph.add("Min", odds, np.array(LARGEST_ODDS))
     known = graph.add("Div", np.array(1.0), graph.add("Add", odds, np.array(1.0)))
     return graph.add("Sub", np.array(1.0), known)
 

@@ -26,7 +26,9 @@ class History:
 
     train: list[float] = field(default_factory=list)
     held_out: list[float] = field(default_factory=list)
-    held_out_rows: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    held_out_rows: Tensor = field(
+        default_factory=lambda: torch.empty(0, dtype=torch.int64), compare=False
+    )
 
 
 def train(

@@ -56,13 +56,28 @@ def test_draws_are_probabilities(fitted):
 
 
 def test_probabilities_and_uncertainty_are_those_of_the_draws(fitted):
-    if isinstance(fitted, NLM):
-        pytest.skip("the posterior takes exact moments in some directions; see its own tests")
     draws = fitted.predict_proba_samples(GRID)
     np.testing.assert_allclose(fitted.predict_proba(GRID), draws.mean(axis=0), atol=1e-12)
     expected = decompose(torch.from_numpy(draws)).parts()
     for name, part in fitted.uncertainty(GRID).parts().items():
         np.testing.assert_allclose(part, expected[name], atol=1e-12)
+
+
+def test_all_answers_in_one_pass_are_those_of_the_single_methods(fitted):
+    rows = np.random.default_rng(2).uniform(-4, 4, (2100, 2))  # more than are taken at once
+    answers = fitted.evaluate(rows)
+    close = {"rtol": 0, "atol": 1e-4}
+    np.testing.assert_allclose(answers.probabilities, fitted.predict_proba(rows), **close)
+    parts = fitted.uncertainty(rows)
+    for name in ("total", "aleatoric", "epistemic"):
+        np.testing.assert_allclose(getattr(answers, name), getattr(parts, name), **close)
+    np.testing.assert_allclose(answers.ood_score, fitted.ood_score(rows), **close)
+    assert answers.ood_probability is None
+    assert answers.log_density is None
+
+
+def test_what_is_unfamiliar_to_a_baseline_is_what_it_is_epistemically_unsure_of(fitted):
+    np.testing.assert_array_equal(fitted.ood_score(GRID), fitted.uncertainty(GRID).epistemic)
 
 
 def test_order_and_company_of_rows_do_not_matter(fitted):

@@ -28,7 +28,7 @@ def test_every_member_is_a_classifier_of_its_own(ensemble, moons):
 
 def test_members_weigh_the_same(ensemble):
     points = torch.from_numpy((GRID - ensemble.mean_) / ensemble.scale_).float()
-    answers = [member.transform_with_proba(points)[1] for member in ensemble.members_]
+    answers = [member.region_proba(points) for member in ensemble.members_]
     np.testing.assert_allclose(
         ensemble.predict_proba(GRID), torch.stack(answers).mean(dim=0), atol=1e-6
     )

@@ -21,8 +21,9 @@ def nlm(moons):
     return NLM(**STEPS).fit(*moons)
 
 
-def test_it_is_bacoun_without_boundary(nlm, moons):
-    same = BaCOUnClassifier(boundary=None, gate=None, **STEPS).fit(*moons)
+@pytest.mark.parametrize("ood_prior", [0.0, 0.3])
+def test_it_is_bacoun_without_boundary(nlm, moons, ood_prior):
+    same = BaCOUnClassifier(boundary=None, ood_prior=ood_prior, **STEPS).fit(*moons)
     pd.testing.assert_frame_equal(
         nlm.uncertainty(GRID).to_frame(), same.uncertainty(GRID).to_frame(), check_exact=True
     )

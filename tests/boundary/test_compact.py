@@ -43,6 +43,11 @@ def compact(points: Tensor, labels: Tensor, **changed) -> CompactShell:
     )
 
 
+def edge_of(boundary: CompactShell, n_points: int, seed: int = 0) -> Tensor:
+    """Edge points without the class each belongs to."""
+    return boundary.sample(n_points, generator=generator(seed))[0]
+
+
 @RESIDUALS
 @given(
     n_points=st.sampled_from([2, 3, 7, 40]),
@@ -66,7 +71,7 @@ def test_an_edge_of_any_size_is_finite_and_within_the_range_of_the_data(
         residual=residual,
     )
     assert len(boundary.basis_) == max(1, min(n_components, dimension, n_points - 1))
-    edge = boundary.sample(n_edge, generator=generator())
+    edge = edge_of(boundary, n_edge)
     assert edge.shape == (n_edge, dimension)
     assert edge.isfinite().all()
     assert (edge >= points.amin(dim=0)).all()
@@ -89,7 +94,7 @@ def test_without_clipping_and_residual_the_edge_is_the_shell_of_the_compact_spac
     boundary = compact(
         points, labels, blocks=0, per_class=False, clip=False, residual=0.0, factors=(1.0, 1.3)
     )
-    edge = boundary.sample(200, generator=generator())
+    edge = edge_of(boundary, 200)
     codes = (edge - boundary.mean_) @ boundary.basis_.T
     torch.testing.assert_close(boundary.mean_ + codes @ boundary.basis_, edge)
     norms = boundary.shell_.flows_[0].to_latent(codes).norm(dim=1)
@@ -100,10 +105,24 @@ def test_without_clipping_and_residual_the_edge_is_the_shell_of_the_compact_spac
     assert (edge.std(dim=0) > points.std(dim=0)).float().mean() > 0.9
 
 
+@RESIDUALS
+def test_edge_points_have_the_class_of_the_shell_in_the_compact_space(residual):
+    points, labels = plane(200, 10)
+    boundary = compact(points, labels, clip=False, residual=residual)
+    edge, edge_labels = boundary.sample(100, generator=generator())
+    codes = (edge - boundary.mean_) @ boundary.basis_.T
+    for label, (flow, inner) in enumerate(
+        zip(boundary.shell_.flows_, boundary.shell_.inner_radii_, strict=True)
+    ):
+        assert int((edge_labels == label).sum()) > 20
+        assert (flow.to_latent(codes[edge_labels == label]).norm(dim=1) > 0.99 * inner).all()
+    assert compact(points, labels, per_class=False).sample(5, generator=generator())[1] is None
+
+
 def test_drawn_residuals_are_those_of_training_points():
     points, labels = plane(60, 10)
     boundary = compact(points, labels, clip=False, residual=1.0)
-    edge = boundary.sample(500, generator=generator())
+    edge = edge_of(boundary, 500)
     own = points - boundary.mean_
     own = own - own @ boundary.basis_.T @ boundary.basis_
     drawn = edge - boundary.mean_
@@ -116,7 +135,7 @@ def test_drawn_residuals_are_those_of_training_points():
 def test_the_share_of_edge_points_with_a_residual_is_the_one_asked_for():
     points, labels = plane(60, 10)
     boundary = compact(points, labels, clip=False, residual=0.3)
-    drawn = boundary.sample(2000, generator=generator()) - boundary.mean_
+    drawn = edge_of(boundary, 2000) - boundary.mean_
     left = (drawn - drawn @ boundary.basis_.T @ boundary.basis_).norm(dim=1)
     assert float((left > 1e-3).float().mean()) == pytest.approx(0.3, abs=0.05)
 
@@ -162,11 +181,53 @@ def test_points_off_the_plane_are_less_likely_the_further_they_are():
     assert boundary.residual_scale_ == pytest.approx(0.1, rel=0.05)
 
 
+def test_unfamiliarity_looks_at_the_code_and_at_the_length_of_the_residual():
+    points, labels = plane(200, 10)
+    boundary = compact(points, labels)
+    off = torch.randn(10, generator=generator(5))
+    off = off - off @ boundary.basis_.T @ boundary.basis_
+    along = torch.stack([points, points + 3 * off / off.norm(), points + 1000 * off / off.norm()])
+    scores = [boundary.unfamiliarity(x) for x in along]
+    for score in scores:
+        assert list(score) == ["density", "residual"]
+        assert score["density"].shape == score["residual"].shape == (200,)
+    torch.testing.assert_close(scores[0]["density"], scores[1]["density"], atol=1e-2, rtol=1e-2)
+    assert (scores[1]["residual"] > scores[0]["residual"]).all()
+    torch.testing.assert_close(
+        scores[2]["residual"], torch.full((200,), math.log(1000)), atol=1e-2, rtol=0
+    )
+    codes = (points - boundary.mean_) @ boundary.basis_.T
+    torch.testing.assert_close(scores[0]["density"], -boundary.shell_.log_prob(codes))
+
+
+def test_a_point_on_the_plane_has_a_finite_unfamiliarity():
+    points, labels = plane(200, 10, noise=0.0)
+    boundary = compact(points, labels)
+    for x in (points, boundary.mean_[None], torch.full((1, 10), 1e6)):
+        assert not any(score.isnan().any() for score in boundary.unfamiliarity(x).values())
+        assert boundary.unfamiliarity(x)["residual"].isfinite().all()
+
+
+def test_few_inputs_are_as_unfamiliar_as_to_the_shell_itself():
+    points, labels = plane(100, 4)
+    boundary = compact(points, labels, n_components="auto")
+    assert list(boundary.unfamiliarity(points)) == ["density"]
+    assert torch.equal(boundary.unfamiliarity(points)["density"], -boundary.log_prob(points))
+
+
+def test_held_out_rows_are_those_of_the_shell():
+    points, labels = plane(100, 6)
+    boundary = compact(points, labels, patience=5)
+    assert torch.equal(boundary.held_out_rows_, boundary.shell_.held_out_rows_)
+    assert len(boundary.held_out_rows_) == 10
+    assert len(compact(points, labels).held_out_rows_) == 0
+
+
 def test_constant_inputs_stay_constant_and_have_a_density():
     points, labels = plane(100, 6)
     points[:, 4] = 2.5
     boundary = compact(points, labels, n_components=6)
-    assert (boundary.sample(50, generator=generator())[:, 4] == 2.5).all()
+    assert (edge_of(boundary, 50)[:, 4] == 2.5).all()
     assert boundary.log_prob(points).isfinite().all()
     moved = points.clone()
     moved[:, 4] += 0.5
@@ -179,7 +240,7 @@ def test_state_round_trip_keeps_every_bit(residual):
     boundary = compact(points, labels, residual=residual, batch_norm=True)
     copy = CompactShell(**boundary.get_params()).set_state(boundary.get_state())
     assert torch.equal(copy.log_prob(points), boundary.log_prob(points))
-    edges = [each.sample(30, generator=generator()) for each in (boundary, copy)]
+    edges = [edge_of(each, 30) for each in (boundary, copy)]
     assert torch.equal(*edges)
 
 
@@ -189,10 +250,10 @@ def test_same_seed_gives_same_bits_whatever_the_global_stream_which_stays_untouc
     for global_seed in (1, 2):
         with seeded(generator(global_seed)):
             before = torch.get_rng_state()
-            edges.append(compact(points, labels).sample(50, generator=generator(3)))
+            edges.append(edge_of(compact(points, labels), 50, 3))
             assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(*edges)
-    assert not torch.equal(edges[0], compact(points, labels).sample(50, generator=generator(4)))
+    assert not torch.equal(edges[0], edge_of(compact(points, labels), 50, 4))
 
 
 def test_on_epoch_counts_through_all_flows():

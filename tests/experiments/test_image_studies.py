@@ -69,13 +69,14 @@ def small(name, methods=None, **options):
     )
 
 
-def test_digits_left_out_are_asked_about_and_not_learned():
-    data = load_mnist(n_train=300, n_left_out=3, n_asked=40, random_state=1)
-    out, learned = set(data.region_labels["left out"]), set(data.labels)
-    assert len(out) == 3
-    assert out.isdisjoint(learned)
-    assert out.isdisjoint(data.test_labels)
-    assert set(data.regions) == {"in", "left out"}
+def test_a_seed_draws_the_training_images_of_the_records():
+    data = load_mnist(n_train=50, n_asked=40, others=[], random_state=1)
+    rng = np.random.default_rng(1)
+    rng.permutation(10)
+    images, labels = load_images("mnist")
+    rows = rng.permutation(len(images))[:50]
+    np.testing.assert_array_equal(data.points, images[rows])
+    np.testing.assert_array_equal(data.labels, labels[rows])
     assert len(data.regions["in"]) == 40
 
 

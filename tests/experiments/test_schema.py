@@ -84,9 +84,9 @@ def test_a_number_of_seeds_replaces_the_files_own():
 
 def test_tables_reach_into_steps_and_none_is_spelled_out():
     model = make_method(
-        {"kind": "bacoun", "gate": "none", "posterior": {"kind": "laplace", "n_draws": 7}}, 0
+        {"kind": "bacoun", "boundary": "none", "posterior": {"kind": "laplace", "n_draws": 7}}, 0
     )
-    assert model.gate is None
+    assert model.boundary is None
     assert type(model.posterior).__name__ == "Laplace"
     assert model.posterior.n_draws == 7
 

@@ -24,8 +24,23 @@ def corners(n_points: int = 91, dimension: int = 2) -> tuple[Tensor, Tensor]:
     return points, labels
 
 
+def above(n_points: int = 120) -> tuple[Tensor, Tensor]:
+    """Edge points, all on one side of the three classes, and the class each one is next to."""
+    points, labels = corners(n_points)
+    return points + torch.tensor([0.0, 8.0]), labels
+
+
 def fitted(points: Tensor, labels: Tensor, seed: int = 0, **changed) -> LearnedFeatures:
-    return LearnedFeatures(**QUICK | changed).fit(points, labels, generator=generator(seed))
+    edge = {name: changed.pop(name) for name in ("edge", "edge_labels") if name in changed}
+    features = LearnedFeatures(**QUICK | changed)
+    return features.fit(points, labels, **edge, generator=generator(seed))
+
+
+def fitted_with_edge(labelled: bool = True, **changed) -> LearnedFeatures:
+    edge, edge_labels = above()
+    told = {"edge": edge} | ({"edge_labels": edge_labels} if labelled else {})
+    slow = {"hidden": (32, 32), "epochs": 200, "learning_rate": 1e-2, "l2": 0.0, "patience": None}
+    return fitted(*corners(), **told | slow | changed)
 
 
 class Residual(nn.Module):
@@ -55,6 +70,7 @@ def bodies() -> dict[str, nn.Module]:
         }
 
 
+JOINT = pytest.mark.parametrize("joint_softmax", [True, False], ids=["joint", "two questions"])
 widths = {"linear": 4, "identity": 2, "residual": 4, "images": 8, "dropout": 6}
 
 
@@ -78,7 +94,7 @@ def test_any_module_serves_as_body_and_is_not_altered(name):
 def test_the_network_learns_separable_classes():
     points, labels = corners()
     features = fitted(points, labels, epochs=200, learning_rate=1e-2)
-    _, probabilities = features.transform_with_proba(points)
+    probabilities = features.region_proba(points)
     assert float((probabilities.argmax(dim=1) == labels).float().mean()) > 0.97
     assert features.history_.train[-1] < 0.2 * features.history_.train[0]
 
@@ -86,13 +102,153 @@ def test_the_network_learns_separable_classes():
 def test_probabilities_are_the_softmax_of_the_linear_layer_on_the_features():
     points, labels = corners()
     features = fitted(points, labels, dropout=0.5)
-    phi, probabilities = features.transform_with_proba(points)
+    phi, probabilities = features.transform(points), features.region_proba(points)
     head = features.module_[1]
     expected = (phi @ head.weight.T + head.bias).softmax(dim=1).detach()
     torch.testing.assert_close(probabilities, expected)
     torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(len(points)))
     assert probabilities.shape == (len(points), 3)
     assert torch.equal(phi, features.transform(points))  # frozen: no dropout any more
+
+
+# --- the edge -------------------------------------------------------------------------------------
+
+
+@JOINT
+def test_regions_are_the_classes_and_the_edge_and_sum_to_one(joint_softmax):
+    points, labels = corners()
+    edge, edge_labels = above()
+    features = fitted(
+        points, labels, edge=edge, edge_labels=edge_labels, joint_softmax=joint_softmax
+    )
+    regions = features.region_proba(edge)
+    assert regions.shape == (len(edge), 4)
+    torch.testing.assert_close(regions.sum(dim=1), torch.ones(len(edge)))
+
+
+@JOINT
+def test_log_odds_are_those_of_edge_against_data(joint_softmax):
+    features = fitted_with_edge(joint_softmax=joint_softmax, epochs=3)
+    points = torch.cat([corners()[0], above()[0]])
+    phi, log_odds = features.transform_with_log_odds(points)
+    assert torch.equal(phi, features.transform(points))
+    assert log_odds.shape == (len(points),)
+    is_edge = features.region_proba(points)[:, -1]
+    torch.testing.assert_close(log_odds.sigmoid(), is_edge)
+
+
+def test_two_questions_are_answered_by_one_linear_layer_each():
+    features = fitted_with_edge(epochs=3)
+    points, _ = corners()
+    head = features.module_[1]
+    logits = (features.transform(points) @ head.weight.T + head.bias).detach()
+    regions = features.region_proba(points)
+    torch.testing.assert_close(features.transform_with_log_odds(points)[1], logits[:, -1])
+    known = regions[:, :-1] / regions[:, :-1].sum(dim=1, keepdim=True)
+    torch.testing.assert_close(known, logits[:, :-1].softmax(dim=1))
+
+
+@JOINT
+@pytest.mark.parametrize("labelled", [True, False])
+def test_edge_and_data_are_told_apart_with_and_without_labels_of_the_edge(joint_softmax, labelled):
+    features = fitted_with_edge(labelled, joint_softmax=joint_softmax)
+    (points, labels), (edge, _) = corners(), above()
+    inside, outside = (features.transform_with_log_odds(x)[1] for x in (points, edge))
+    assert float((inside < 0).float().mean()) > 0.8
+    assert float((outside > 0).float().mean()) > 0.8
+    assert (
+        float((features.region_proba(points)[:, :3].argmax(dim=1) == labels).float().mean()) > 0.9
+    )
+
+
+def test_labels_of_the_edge_are_learned_and_only_as_an_answer_to_which_class():
+    """The edge is told to be of the next class: that is learned, or with one softmax ignored."""
+    edge, edge_labels = above()
+    wrong = (edge_labels + 1) % 3
+    two, one = (fitted_with_edge(edge_labels=wrong, joint_softmax=joint) for joint in (False, True))
+    learned = two.region_proba(edge)[:, :3].argmax(dim=1) == wrong
+    assert float(learned.float().mean()) > 0.8
+    same = fitted_with_edge(labelled=False, joint_softmax=True)
+    assert torch.equal(one.region_proba(edge), same.region_proba(edge))
+
+
+@JOINT
+def test_the_likelier_class_can_be_told_however_sure_the_network_is_of_the_edge(joint_softmax):
+    features = fitted_with_edge(joint_softmax=joint_softmax, epochs=3)
+    points, _ = above()
+    head = features.module_[1]
+    order = (features.transform(points) @ head.weight.T + head.bias)[:, :3].argmax(dim=1)
+    with torch.no_grad():
+        head.bias[-1] += 40
+    assert torch.equal(features.region_proba(points)[:, :3].argmax(dim=1), order)
+
+
+def test_the_weight_of_the_edge_is_that_of_as_many_copies():
+    """In one step, two copies of each edge point at half the weight teach what one does."""
+    points, labels = corners()
+    edge, edge_labels = above()
+    once = {"body": nn.Flatten(), "epochs": 1, "batch_size": 1000, "l2": 0.0, "patience": None}
+    heads = []
+    for copies, weight in ((1, 1.0), (2, 0.5), (1, 0.0)):
+        told = {"edge": edge.repeat(copies, 1), "edge_labels": edge_labels.repeat(copies)}
+        heads.append(fitted(points, labels, **told, edge_weight=weight, **once).module_[1].weight)
+    torch.testing.assert_close(heads[0], heads[1])
+    assert not torch.allclose(heads[0], heads[2])
+
+
+@JOINT
+def test_training_is_stopped_by_the_classes_of_held_out_points_alone(joint_softmax):
+    points, labels = corners()
+    edge, edge_labels = above()
+    told = {"edge": edge, "edge_labels": edge_labels, "joint_softmax": joint_softmax}
+    features = fitted(points, labels, **told, epochs=1, patience=5)
+    rows = features.held_out_rows_
+    head = features.module_[1]
+    logits = features.transform(points[rows]) @ head.weight.T + head.bias
+    expected = nn.functional.cross_entropy(logits.detach()[:, :3], labels[rows])
+    assert features.history_.held_out == pytest.approx([float(expected)], rel=1e-5)
+
+
+def test_an_edge_without_labels_says_nothing_about_the_classes():
+    """One epoch in one batch: the classes' own weights move as if the edge had not been there."""
+    points, labels = corners()
+    once = {"body": nn.Flatten(), "epochs": 1, "batch_size": 1000, "l2": 0.0, "patience": None}
+    heads = [
+        fitted(points, labels, edge=edge, **once).module_[1].weight[:3]
+        for edge in (above()[0], -above()[0])
+    ]
+    torch.testing.assert_close(*heads)
+
+
+def test_without_an_edge_there_are_no_log_odds():
+    points, labels = corners()
+    features = fitted(points, labels)
+    assert features.transform_with_log_odds(points)[1] is None
+    assert features.region_proba(points).shape == (len(points), 3)
+
+
+def test_held_out_rows_are_points_that_the_weights_do_not_depend_on():
+    points, labels = corners()
+    edge, edge_labels = above()
+    told = {"edge": edge, "edge_labels": edge_labels, "patience": 100}
+    features = fitted(points, labels, **told)
+    rows = features.held_out_rows_
+    assert 0 < len(rows) < len(points) / 3
+    assert len(rows.unique()) == len(rows)
+    assert int(rows.max()) < len(points)
+    n_all = len(features.history_.held_out_rows)
+    assert n_all == (len(points) + len(edge)) // 10
+    moved = points.clone()
+    moved[rows] += 0.01
+    assert torch.equal(fitted(moved, labels, **told).transform(edge), features.transform(edge))
+    other = (set(range(len(points))) - set(rows.tolist())).pop()
+    moved = points.clone()
+    moved[other] += 0.01
+    assert not torch.equal(fitted(moved, labels, **told).transform(edge), features.transform(edge))
+
+
+def test_nothing_is_held_out_from_a_training_that_runs_to_the_end():
+    assert len(fitted(*corners(), patience=None).held_out_rows_) == 0
 
 
 def test_convolutional_body_takes_rows_of_pixels():
@@ -130,8 +286,20 @@ def test_state_round_trip_keeps_every_bit_and_the_global_stream(body):
     before = torch.get_rng_state()
     again = LearnedFeatures(**QUICK, body=body).set_state(features.get_state())
     assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(again.transform(points), features.transform(points))
+    assert torch.equal(again.region_proba(points), features.region_proba(points))
+    assert again.transform_with_log_odds(points)[1] is None
+
+
+@JOINT
+def test_state_round_trip_keeps_what_was_learned_of_the_edge(joint_softmax):
+    points, labels = corners()
+    edge, edge_labels = above()
+    settings = QUICK | {"joint_softmax": joint_softmax}
+    features = fitted(points, labels, edge=edge, edge_labels=edge_labels, **settings)
+    again = LearnedFeatures(**settings).set_state(features.get_state())
     for one, other in zip(
-        features.transform_with_proba(points), again.transform_with_proba(points), strict=True
+        features.transform_with_log_odds(edge), again.transform_with_log_odds(edge), strict=True
     ):
         assert torch.equal(one, other)
 

@@ -105,6 +105,77 @@ def test_chains_go_on_from_a_checkpoint_to_the_same_bits(tmp_path, stop_after):
     assert torch.equal(same_after, after)
 
 
+@pytest.mark.parametrize(("sufficient", "kept"), [(4, 4), (7, 8), (12, 12), (99, 12)])
+def test_iterations_are_added_until_they_are_enough_up_to_three_times_as_many(
+    tmp_path, sufficient, kept
+):
+    def run(**settings):
+        return sample_chains(
+            gaussian([1.0, 2.0]),
+            torch.zeros(2, 5, dtype=torch.float64),
+            n_warmup=3,
+            n_iterations=4,
+            target_accept=0.8,
+            generator=seed(0),
+            enough=lambda draws: len(draws) >= sufficient,
+            **settings,
+        )
+
+    def stop(done, planned):
+        if done == 3 + kept:
+            raise KeyboardInterrupt
+
+    whole = run()
+    assert len(whole.draws) == kept
+    assert 0 < whole.acceptance <= 1
+    with pytest.raises(KeyboardInterrupt):
+        run(on_epoch=stop, checkpoint=Checkpoint(tmp_path, every_seconds=0))
+    resumed = run(checkpoint=Checkpoint(tmp_path, every_seconds=0))
+    assert torch.equal(resumed.draws, whole.draws)
+    assert resumed.acceptance == pytest.approx(whole.acceptance)
+
+
+@pytest.mark.parametrize("stop_after", [2, 9, 12, 19])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_head_goes_on_from_a_checkpoint_in_whatever_part_of_its_iterations(
+    tmp_path, stop_after, small_head
+):
+    """Coordinates are made anew three times in ten iterations of warm-up; then ten are kept."""
+    features, labels, _ = small_head
+
+    def fit(on_epoch=None):
+        head = HMC(n_draws=20, n_chains=4, n_warmup=10, n_iterations=10)
+        return head.fit(
+            features,
+            labels,
+            generator=seed(0),
+            on_epoch=on_epoch,
+            checkpoint=Checkpoint(tmp_path, every_seconds=0),
+        )
+
+    def stop(done, planned):
+        if done == stop_after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(stop)
+    resumed = fit()
+    whole = HMC(n_draws=20, n_chains=4, n_warmup=10, n_iterations=10)
+    whole.fit(features, labels, generator=seed(0))
+    assert torch.equal(resumed.chains_, whole.chains_)
+    assert resumed.health_.acceptance == whole.health_.acceptance
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_iterations_are_counted_through_all_parts(small_head):
+    heard = []
+    HMC(n_draws=20, n_chains=4, n_warmup=10, n_iterations=10).fit(
+        *small_head[:2], generator=seed(0), on_epoch=lambda done, _: heard.append(done)
+    )
+    assert heard == list(range(1, len(heard) + 1))
+    assert len(heard) >= 20
+
+
 def raw_nuts_probabilities(features, labels, asked, n_classes, prior_scale):
     """A reference that shares nothing with ours: NUTS on all L x K weights, written in NumPy."""
     design = np.c_[features.numpy(), np.ones(len(features))]
@@ -174,7 +245,9 @@ def test_reduced_hmc_equals_hmc_on_all_contrasts(small_head):
     )
     weights = run.draws.permute(0, 2, 1).reshape(-1, 2, 8)
     logits = torch.einsum("nr,sjr,kj->snk", wide_asked, weights, contrasts(3))
-    ours = HMC(n_draws=4000, prior_scale=1.0, fit_intercept=False).fit(wide, labels, generator=seed(3))
+    ours = HMC(n_draws=4000, prior_scale=1.0, fit_intercept=False).fit(
+        wide, labels, generator=seed(3)
+    )
     assert_same_predictive(ours.predict_proba_samples(wide_asked), logits.softmax(dim=2))
 
 
@@ -297,7 +370,7 @@ def skewed():
 
 @pytest.mark.parametrize(
     "head",
-    [HMC(), NUTS(target_accept=0.95, n_chains=2, n_iterations=1500)],
+    [HMC(), NUTS(target_accept=0.95, n_chains=2, n_warmup=150, n_iterations=800)],
     ids=["hmc", "nuts"],
 )
 def test_a_skewed_posterior_is_the_one_found_by_integration(skewed, head):

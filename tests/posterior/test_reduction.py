@@ -126,7 +126,10 @@ def test_features_with_an_offset_far_above_their_spread_are_used(kind):
     head = kind(prior_scale=1.0).fit(features, labels, generator=generator)
     assert 1e7 < head.health_.condition < 1e8
     assert head.health_.dimensions == 2
-    for mean in (head.predict_proba_samples(features).mean(dim=0), head.predict_moments(features)[0]):
+    for mean in (
+        head.predict_proba_samples(features).mean(dim=0),
+        head.predict_moments(features)[0],
+    ):
         assert mean[torch.arange(200), labels].log().mean() > -0.1
 
 

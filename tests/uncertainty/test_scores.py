@@ -234,7 +234,7 @@ def test_areas_of_a_small_example_by_hand():
     uncertainty, correct = [0.1, 0.2, 0.2, 0.9], [True, True, False, False]
     # Of the tied pair half a mistake comes second and one third; then the last point errs as well.
     assert aurc(uncertainty, correct) == pytest.approx((0 + 0.5 / 2 + 1 / 3 + 2 / 4) / 4)
-    assert augrc(uncertainty, correct) == pytest.approx((0 + 0.5 + 0.75) / 16 + 0.5 * 1 / 16)
+    assert augrc(uncertainty, correct) == pytest.approx((0 + 0.5 / 2 + 1.5 / 2 + 3 / 2) / 16)
 
 
 @few

@@ -53,7 +53,7 @@ learning_rate, l2, patience, n_jobs
         n_components: int | Literal["auto"] = "auto",
         factors: Sequence[float] | None = None,
         clip: bool = True,
-        residual: float = 1.0,
+        residual: float = 0.5,
         radii: tuple[float, float] | None = None,
         mass: float = 0.99,
         per_class: bool = True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -13,7 +14,7 @@ from torch import Generator, Tensor
 from torch.distributions import Distribution, Transform, constraints
 from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import LazyTransform, UnconditionalTransform
-from zuko.transforms import IdentityTransform
+from zuko.transforms import IdentityTransform, MonotonicAffineTransform
 
 from bacoun.checkpoint import Checkpoint
 from bacoun.randomness import seeded, threads_for
@@ -21,7 +22,10 @@ from bacoun.training import History, OnEpoch, train
 
 State = dict[str, Any]
 
-_STEEPEST = -math.log(1e-3)  # zuko bounds the log scale of a coupling by this
+# A coupling stretches or shrinks by at most this factor. Flows that may do more give rows of their own
+# data that they were not fitted to densities of exp(-1000).
+_LARGEST_STRETCH = 10.0
+LARGEST_LOG_SCALE = math.log(_LARGEST_STRETCH)
 
 
 @contextmanager
@@ -112,7 +116,10 @@ class Flow:
         if dimension == 1:  # an affine coupling of one coordinate cannot hold two modes
             return zuko.flows.NSF(1, transforms=2, bins=16)
         flow = zuko.flows.RealNVP(
-            dimension, transforms=self.blocks, hidden_features=(self.hidden, self.hidden)
+            dimension,
+            transforms=self.blocks,
+            hidden_features=(self.hidden, self.hidden),
+            univariate=partial(MonotonicAffineTransform, slope=1 / _LARGEST_STRETCH),
         )
         if self.batch_norm:
             layers = [
@@ -161,7 +168,7 @@ class Flow:
                 kept = torch.addmm(layer.bias[:, None], layer.weight, kept).relu_()
             shift = torch.addmm(last.bias[0::2, None], last.weight[0::2], kept)
             scale = torch.addmm(last.bias[1::2, None], last.weight[1::2], kept)
-            log_scale = scale.div_(scale.abs().div_(_STEEPEST).add_(1))
+            log_scale = scale.div_(scale.abs().div_(LARGEST_LOG_SCALE).add_(1))
             log_det += log_scale.sum(dim=0)
             moved.mul_(log_scale.exp()).add_(shift)
         squares = sum(half.square().sum(dim=0) for half in halves)

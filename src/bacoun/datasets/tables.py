@@ -7,19 +7,20 @@ noticed before anything is learned from it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn import datasets as builtin
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.model_selection import train_test_split
 
 from bacoun.datasets.dataset import Dataset
-from bacoun.datasets.sources import PathLike, fetch
+from bacoun.datasets.sources import SOURCES, PathLike, fetch
+from bacoun.datasets.wine import read_wine_quality
 
-Columns = tuple[np.ndarray, np.ndarray, list[str]]
+Table = tuple[np.ndarray, np.ndarray, list[str]]
+"""Numbers X (N, D), labels y (N,), and the names of the D columns."""
 
 _TEST_SHARE = 0.3
 
@@ -41,13 +42,16 @@ _SHAPES = {
     "vehicle": (846, 18, 4),
     "wine-quality": (2337, 11, 2),
 }
-_KEEL = {"contraceptive", "letter", "penbased", "satimage", "segment", "texture", "vehicle"}
-_MEDICAL = {"haberman", "pima", "saheart"}
+_FILES = {  # the others come with scikit-learn or with this package
+    file.partition(".")[0]: (source, file)
+    for source in ("tables", "medical")
+    for file in SOURCES[source].files
+}
 _BUILT_IN: dict[str, Callable[[], Any]] = {
-    "breast-cancer": builtin.load_breast_cancer,
-    "digits-table": builtin.load_digits,
-    "iris": builtin.load_iris,
-    "sklearn-wine": builtin.load_wine,
+    "breast-cancer": load_breast_cancer,
+    "digits-table": load_digits,
+    "iris": load_iris,
+    "sklearn-wine": load_wine,
 }
 
 
@@ -58,10 +62,10 @@ def table_names() -> list[str]:
 
 def source_of(name: str) -> str | None:
     """The entry of `SOURCES` whose files hold the table; None if it needs no download."""
-    return "tables" if name in _KEEL else "medical" if name in _MEDICAL else None
+    return _FILES[name][0] if name in _FILES else None
 
 
-def load_table(name: str, path: PathLike | None = None) -> Columns:
+def load_table(name: str, path: PathLike | None = None) -> Table:
     """A benchmark table, all of it numeric.
 
     Parameters
@@ -83,31 +87,32 @@ def load_table(name: str, path: PathLike | None = None) -> Columns:
         raise ValueError(f"name must be one of {', '.join(table_names())}; got {name!r}.")
     if name in _BUILT_IN:
         bunch = _BUILT_IN[name]()
-        place = "scikit-learn"
-        table = np.asarray(bunch.data, dtype=np.float64), bunch.target, list(bunch.feature_names)
-    elif name == "wine-quality":
-        place, table = "the package", _wine_quality()
-    else:
-        file = f"{name}.dat.gz" if name in _KEEL else f"{name}.csv"
-        where = fetch(source_of(name) or "", path) / file
-        place, table = f"'{where}'", read_keel(where) if name in _KEEL else read_medical(where)
-    return _checked(name, place, table)
+        X = np.asarray(bunch.data, dtype=np.float64)
+        return _checked(name, "scikit-learn", (X, bunch.target, list(bunch.feature_names)))
+    if name == "wine-quality":
+        return _checked(name, "the package", _wine_quality())
+    source, file = _FILES[name]
+    where = fetch(source, path) / file
+    return _checked(name, f"'{where}'", _READERS[source](where))
 
 
-def read_keel(path: Path) -> Columns:
+def read_keel(path: Path) -> Table:
     """A KEEL data file without its header: numbers, then the label, separated by commas."""
     content = pd.read_csv(path, header=None, skipinitialspace=True)
     names = [f"x{number}" for number in range(1, content.shape[1])]
     return _numeric(path, content.iloc[:, :-1]), _labels(content.iloc[:, -1]), names
 
 
-def read_medical(path: Path) -> Columns:
+def read_medical(path: Path) -> Table:
     """A CSV file with a header, the label last; a family history of "Present" counts 1."""
     content = pd.read_csv(path)
     if "Famhist" in content:
         content["Famhist"] = content["Famhist"].map({"Absent": 0, "Present": 1})
     inputs = content.iloc[:, :-1]
     return _numeric(path, inputs), _labels(content.iloc[:, -1]), list(inputs.columns)
+
+
+_READERS = {"tables": read_keel, "medical": read_medical}
 
 
 def split_table(
@@ -119,19 +124,19 @@ def split_table(
     random_state: int,
     left_out: Any = None,
 ) -> Dataset:
-    """Seven rows of ten to learn from, stratified by class, the others to be tested on.
+    """A split, stratified by class: 70 % of the rows to learn from, 30 % to be tested on.
 
     Parameters
     ----------
     X, y, feature_names
         As `load_table` returns them.
     n_train : int
-        Learn from at most this many rows, drawn at random.
+        Rows to learn from, at most; drawn at random.
     random_state : int
         Seed of the split and of that draw.
     left_out : label, optional
-        A class to keep out of training and test rows. Duplicate rows are then dropped first, so
-        that no row is asked about that was learned.
+        A class to keep out of training and test rows. Duplicate rows are dropped first, so that
+        none is asked about that was learned.
 
     Returns
     -------
@@ -164,10 +169,9 @@ def split_table(
     )
 
 
-def _wine_quality() -> Columns:
+def _wine_quality() -> Table:
     """White wine of quality 5 or 7."""
-    with (files("bacoun.datasets") / "data" / "winequality-white.csv.gz").open("rb") as file:
-        content = pd.read_csv(file, sep=";", compression="gzip")
+    content = read_wine_quality()
     content = content[content["quality"].isin([5, 7])]
     quality = content.pop("quality").to_numpy()
     return content.to_numpy(dtype=np.float64), quality, list(content.columns)
@@ -194,7 +198,7 @@ def _labels(column: pd.Series) -> np.ndarray:
     return column.astype(str).str.strip().to_numpy(dtype=str)
 
 
-def _checked(name: str, place: str, table: Columns) -> Columns:
+def _checked(name: str, place: str, table: Table) -> Table:
     X, y, names = table
     found, wanted = (*X.shape, len(np.unique(y))), _SHAPES[name]
     if found != wanted:

@@ -24,8 +24,7 @@ def load_wine(random_state: int = 0) -> Dataset:
         are no duplicate of a training point; "held-out": classes 3, 4, 8, 9; "6": class 6; "ood":
         the test points with N(10, 1) training standard deviations added to the first column.
     """
-    with (files("bacoun.datasets") / "data" / "winequality-white.csv.gz").open("rb") as file:
-        table = pd.read_csv(file, sep=";", compression="gzip")
+    table = read_wine_quality()
     quality = table.pop("quality").to_numpy()
     points = table.to_numpy(dtype=np.float64)
     known = np.isin(quality, _KNOWN)
@@ -57,6 +56,12 @@ def load_wine(random_state: int = 0) -> Dataset:
         regions=regions,
         feature_names=list(table.columns),
     )
+
+
+def read_wine_quality() -> pd.DataFrame:
+    """All 4898 white wines: eleven measurements, and "quality" as a whole number, last."""
+    with (files("bacoun.datasets") / "data" / "winequality-white.csv.gz").open("rb") as file:
+        return pd.read_csv(file, sep=";", compression="gzip")
 
 
 def _occurs_in(known: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -23,7 +23,14 @@ from bacoun.experiments.schema import Experiment, Table
 # What decides a fit besides its settings; after a change to any of it, fits are made anew.
 _CODE = ("boundary", "features", "posterior", "baselines", "datasets")
 _ONLY_ASKED = {"others", "n_asked"}  # settings of a data set that change no training image
-_FILES = ("classifier.py", "estimator.py", "training.py", "presets.py", "randomness.py")
+_FILES = (
+    "classifier.py",
+    "estimator.py",
+    "training.py",
+    "presets.py",
+    "randomness.py",
+    "uncertainty/doubt.py",
+)
 
 
 def fitted(experiment: Experiment, method: str, seed: int, data: Dataset) -> tuple[Any, float]:

@@ -11,6 +11,9 @@ from typing import Any, Self
 
 import numpy as np
 
+Measured = tuple[dict[str, Any], dict[str, np.ndarray]]
+"""What a study returns: nested tables of plain numbers, and arrays by name."""
+
 
 @dataclass
 class Record:
@@ -91,6 +94,18 @@ def across_seeds(records: list[Record], method: str, path: str) -> np.ndarray:
     own = sorted((r for r in records if r.method == method), key=lambda record: record.seed)
     found = [number(record, path) for record in own]
     return np.array([value for value in found if value is not None])
+
+
+def by_measure(numbers: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Numbers by measure, then by case, from numbers by case, then by measure.
+
+    Examples
+    --------
+    >>> by_measure({"first": {"nll": 0.1, "ece": 0.0}, "second": {"nll": 0.2, "ece": 0.1}})
+    {'nll': {'first': 0.1, 'second': 0.2}, 'ece': {'first': 0.0, 'second': 0.1}}
+    """
+    measures = next(iter(numbers.values()))
+    return {name: {case: own[name] for case, own in numbers.items()} for name in measures}
 
 
 def _small(array: np.ndarray) -> np.ndarray:

@@ -58,7 +58,6 @@ _ORDER = (
     "left-out-choice",
     "left-out",
     "log-loss",
-    "mnist-choice",
     "choice",
     "shifts",
     "mnist",

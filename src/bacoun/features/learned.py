@@ -194,8 +194,9 @@ class LearnedFeatures(BaseEstimator):
         logits: Tensor = self.module_(points)
         if not self.has_edge_ or self.joint_softmax:
             return logits.softmax(dim=1)
-        is_edge = logits[:, -1:].sigmoid()
-        return torch.cat([(1 - is_edge) * logits[:, :-1].softmax(dim=1), is_edge], dim=1)
+        of_edge = logits[:, -1:]
+        known = (-of_edge).sigmoid() * logits[:, :-1].softmax(dim=1)  # 1 - sigmoid would be 0
+        return torch.cat([known, of_edge.sigmoid()], dim=1)
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted network."""

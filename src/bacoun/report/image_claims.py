@@ -168,7 +168,7 @@ IMAGE_CLAIMS = (
         "appendix C",
         "BaCOUn tells images of other kinds from MNIST better than every baseline.",
         _apart,
-        "Our edge was settled after a look at USPS and EMNIST; see mnist-choice.toml.",
+        "Our edge was settled after a look at USPS and EMNIST; see mnist.toml.",
     ),
     Claim("appendix B", "An additional layer does not yield better results for NLM.", _layer),
     Claim(

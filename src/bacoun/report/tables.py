@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from bacoun import __version__
 from bacoun.experiments import Experiment, Record
 from bacoun.experiments.results import across_seeds
 
 _NOTE = "Mean ± standard deviation over {seeds}; in brackets what the paper printed. Nats."
 _SETS = {
     "in": "MNIST test",
-    "left out": "left-out digits",
     "usps": "USPS",
     "emnist-balanced": "EMNIST, 47 classes",
     "emnist-letters": "EMNIST letters",
@@ -26,10 +26,17 @@ _SCORES = {"epistemic": "epistemic", "total": "total", "p_ood": "p(OOD)", "rarit
 _MEASURES = ("auroc", "aupr", "fpr_at_tpr")
 
 
-def note(experiment: Experiment) -> str:
-    """What the numbers of a table are."""
+def note(experiment: Experiment, records: list[Record]) -> str:
+    """What the numbers of a table are, and which of them an earlier version measured."""
     seeds = experiment.seeds
-    return _NOTE.format(seeds=f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]} alone")
+    text = _NOTE.format(seeds=f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]} alone")
+    older: dict[str, list[str]] = {}
+    for method in experiment.methods:
+        made_by = {str(r.versions.get("bacoun")) for r in records if r.method == method}
+        for version in sorted(made_by - {__version__}):
+            older.setdefault(version, []).append(method)
+    each = [f" Measured with bacoun {v}: {', '.join(names)}." for v, names in older.items()]
+    return text + "".join(each)
 
 
 def rows(experiment: Experiment, records: list[Record]) -> Iterator[list[str]]:
@@ -85,7 +92,7 @@ def _heading(column: str) -> str:
 
 def terminal_table(experiment: Experiment, records: list[Record]) -> Table:
     """For rich to print."""
-    table = Table(title=experiment.title, caption=note(experiment))
+    table = Table(title=experiment.title, caption=note(experiment, records))
     table.add_column("method")
     for column in experiment.columns:
         table.add_column(_heading(column), justify="right")
@@ -97,7 +104,9 @@ def terminal_table(experiment: Experiment, records: list[Record]) -> Table:
 def markdown_table(experiment: Experiment, records: list[Record]) -> str:
     """For the docs; of sets of images, also every set and every score."""
     head = ["method", *map(_heading, experiment.columns)]
-    text = "\n".join([*_lines(head, rows(experiment, records), 1), "", note(experiment), ""])
+    text = "\n".join(
+        [*_lines(head, rows(experiment, records), 1), "", note(experiment, records), ""]
+    )
     return text if experiment.study != "images" else f"{text}\n{_image_tables(experiment, records)}"
 
 

@@ -31,7 +31,7 @@ _USUAL_ERROR = 0.01  # asked for where the data can support it
 
 # A threshold is the score of a calibration row. Single precision leaves the last digits to the
 # other rows of a block; the rule sees those that it does not, so that they cannot tip the balance.
-_DECIMALS = 5
+_DECIMALS_OF_NATS, _DECIMALS_OF_SCORE = 5, 2
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,9 @@ class _Answers(NamedTuple):
 
     def rounded(self) -> tuple[np.ndarray, np.ndarray]:
         """What the rule sees of `ood_score` (N,) and of total uncertainty (N,)."""
-        return self.ood_score.round(_DECIMALS), self.given.total.round(_DECIMALS)
+        without_doubt = self.given.ood_probability is None  # then the score is one of nats
+        decimals = _DECIMALS_OF_NATS if without_doubt else _DECIMALS_OF_SCORE
+        return self.ood_score.round(decimals), self.given.total.round(_DECIMALS_OF_NATS)
 
     def calibrate(self, truth: np.ndarray, **options: Any) -> DeferralRule:
         """A rule for rows like these, given the index (N,) of their classes."""

@@ -22,7 +22,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-_LARGEST_ODDS = 1e9  # leaves enough of a prediction that its best guess can be told
+LARGEST_ODDS = 1e9  # leaves enough of a prediction that its best guess can be told
 _GOLDEN = 0.6180339887498949  # its multiples spread evenly over the unit interval
 
 
@@ -77,7 +77,7 @@ class Doubt:
     ood_prior: float
     tails: dict[str, Tail]
     disagreement: float
-    power: float = 2.5
+    power: float = 2.0
 
     def score(self, scores: Mapping[str, Tensor]) -> Tensor:
         """Unfamiliarity (N,) from scores (N,) by name: about 0 inside the data, 1 at its edge."""
@@ -99,7 +99,7 @@ class Doubt:
     def probability(self, score: Tensor) -> Tensor:
         """Probability kappa (N,) of being unknown, from the unfamiliarity (N,)."""
         odds = self.ood_prior / (1 - self.ood_prior) * score.clamp(min=0) ** self.power
-        return 1 - 1 / (1 + odds.clamp(max=_LARGEST_ODDS))
+        return 1 - 1 / (1 + odds.clamp(max=LARGEST_ODDS))
 
     def get_state(self) -> dict[str, Any]:
         """Plain values from which `from_state` rebuilds it."""

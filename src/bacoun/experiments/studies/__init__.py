@@ -1,10 +1,8 @@
 """What an experiment measures: (experiment, method, seed) -> numbers and arrays."""
 
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
-
+from bacoun.experiments.results import Measured
 from bacoun.experiments.schema import Experiment
 from bacoun.experiments.studies.attack import attack
 from bacoun.experiments.studies.choice import choice
@@ -16,8 +14,6 @@ from bacoun.experiments.studies.outliers import outliers
 from bacoun.experiments.studies.pathology import pathology
 from bacoun.experiments.studies.regions import regions
 from bacoun.experiments.studies.shifts import shifts
-
-Measured = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 STUDIES: dict[str, Callable[[Experiment, str, int], Measured]] = {
     "regions": regions,

@@ -15,9 +15,10 @@ import numpy as np
 
 from bacoun.datasets import Dataset, load_images
 from bacoun.experiments.fits import fitted
-from bacoun.experiments.schema import Experiment, Table
+from bacoun.experiments.results import Measured
+from bacoun.experiments.schema import Experiment
 from bacoun.experiments.studies.left_out import doubts
-from bacoun.experiments.studies.shifts import Measured, measure
+from bacoun.experiments.studies.shifts import measure
 
 _N_LEFT_OUT = 2  # digits
 _LARGEST_SHARE = 0.7  # of the images of learned digits, to train on
@@ -26,25 +27,28 @@ _LARGEST_SHARE = 0.7  # of the images of learned digits, to train on
 def choice(experiment: Experiment, method: str, seed: int) -> Measured:
     """Quality on held-out images, clean and corrupted, and how well left-out digits are noticed.
 
-    Numbers are nested under the name of each set of images; see `measure`.
+    Numbers are nested under the name of each set of images; see `measure`. `doubt` holds a few of
+    them for the same fit with other settings of its doubt.
     """
     numbers: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
+    n_images = {key: experiment.dataset[key] for key in ("n_train", "n_asked")}
     for name in experiment.dataset["sets"]:
-        of_set = _of_one_set(experiment.dataset, name)
-        data = development_images(name, of_set["n_train"], of_set["n_asked"], seed)
-        model, seconds = fitted(replace(experiment, dataset=of_set), method, seed, data)
-        ask = partial(
+        data = development_images(name, **n_images, random_state=seed)
+        # Settings of its own for each set, so that its cached fit does not depend on the others.
+        dataset = {"kind": experiment.dataset["kind"], "set": name, **n_images}
+        model, seconds = fitted(replace(experiment, dataset=dataset), method, seed, data)
+        measured = partial(
             measure,
             clean=(data.test_points, data.test_labels),
             strengths=experiment.options["shifts"][name],
             seed=seed,
             outside={"left out": data.regions["left out"]},
         )
-        found, curves = ask(model)
+        found, curves = measured(model)
         numbers[name] = {"fit_seconds": seconds, **found, "doubt": {}}
         for label, variant in doubts(model, experiment.options.get("doubt", {})):
-            other, _ = ask(variant)
+            other, _ = measured(variant)
             numbers[name]["doubt"][label] = {
                 "nll": other["nll"]["mean"],
                 "aurc": other["aurc"]["mean"],
@@ -95,8 +99,3 @@ def _images(name: str) -> tuple[np.ndarray, np.ndarray]:
         images, labels = (np.concatenate(pair) for pair in zip(*halves, strict=True))
         return images, labels
     raise ValueError(f"a set of development images must be 'mnist' or 'digits'; got {name!r}.")
-
-
-def _of_one_set(dataset: Table, name: str) -> Table:
-    """The settings that decide one set, so that fits of it do not depend on the others."""
-    return {key: value for key, value in dataset.items() if key != "sets"} | {"set": name}

@@ -12,13 +12,13 @@ from bacoun.boundary import CompactShell
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.datasets import Dataset
 from bacoun.experiments.fits import fitted, kept, learned
+from bacoun.experiments.results import Measured
 from bacoun.experiments.schema import Experiment
 from bacoun.experiments.studies.corruptions import rotated
 from bacoun.experiments.studies.regions import load, quality_of
 from bacoun.experiments.studies.vae import paths_between, trained_vae
 from bacoun.uncertainty import aupr, auroc, fpr_at_tpr, rank_correlation
 
-Measured = tuple[dict[str, Any], dict[str, np.ndarray]]
 PARTS = ("total", "aleatoric", "epistemic")
 _SHELL_IMAGES = 5000  # enough for flows that only the question is drawn from
 _NOISE = np.linspace(0, 1, 11)

@@ -10,7 +10,6 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,48 +20,44 @@ from sklearn.preprocessing import StandardScaler
 from bacoun.datasets import Dataset
 from bacoun.datasets.tables import load_table, split_table
 from bacoun.experiments.fits import fitted
+from bacoun.experiments.results import Measured, by_measure
 from bacoun.experiments.schema import Experiment, Table
 from bacoun.uncertainty import auroc, negative_log_likelihood
 
 Detector = Callable[[np.ndarray], np.ndarray]
 """From standardised rows (n, D) to scores (n,), higher for stranger rows."""
 
-Answers = dict[str, np.ndarray]
-"""About rows: every score (n,) there is and, unless a detector gave it, "probabilities" (n, K)."""
-
 SCORES = ("ood_score", "epistemic", "total", "rarity")
 
 
-def left_out(
-    experiment: Experiment, method: str, seed: int
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def left_out(experiment: Experiment, method: str, seed: int) -> Measured:
     """Numbers of every case, named "TABLE: CLASS", and their means over cases; no arrays.
 
-    `auroc/SCORE/CASE` compares all rows of the class with test rows of the other classes, of which
-    `accuracy/CASE` and `nll/CASE` speak. `fit_seconds` is the sum of `seconds/CASE`.
+    `auroc/SCORE/CASE` compares all rows of the class with test rows of the other classes, on which
+    `accuracy/CASE` and `nll/CASE` are measured. `fit_seconds` is the sum of `seconds/CASE`.
     """
-    found: dict[str, dict[str, float]] = {}
+    by_case = {}
     for table, label in cases(experiment.dataset["left_out"]):
-        # Settings of its own for each case, so that its fit is kept whatever the other cases are.
+        # Settings of its own for each case, so that its cached fit does not depend on the others.
         dataset = {"kind": "table", "table": table, "left_out": label}
         dataset["n_train"] = experiment.dataset["n_train"]
         measured = _measured(replace(experiment, dataset=dataset), method, seed)
-        for name, value in measured.items():
-            found.setdefault(name, {})[f"{table}: {label}"] = value
-    scores = [score for score in SCORES if score in found]
-    measures = [name for name in found if name != "seconds"]
+        by_case[f"{table}: {label}"] = measured
+    found = by_measure(by_case)
+    seconds = found.pop("seconds")
+    scores = {name: found[name] for name in SCORES if name in found}
     numbers: dict[str, Any] = {
-        "mean": {name: float(np.mean([*found[name].values()])) for name in measures},
-        "lowest": {score: min(found[score].values()) for score in scores},
-        "fit_seconds": round(sum(found["seconds"].values()), 1),
-        "auroc": {score: found[score] for score in scores},
-        "seconds": found["seconds"],
+        "mean": {name: float(np.mean([*values.values()])) for name, values in found.items()},
+        "lowest": {name: min(values.values()) for name, values in scores.items()},
+        "fit_seconds": round(sum(seconds.values()), 1),
+        "auroc": scores,
+        "seconds": seconds,
     }
-    return numbers | {name: found[name] for name in measures if name not in scores}, {}
+    return numbers | {name: found[name] for name in found if name not in scores}, {}
 
 
 def cases(chosen: Table) -> Iterator[tuple[str, int | str]]:
-    """Names of tables and classes, from a list of classes for each, "all", or how many."""
+    """Table and class of each case, from a list of classes for each table, "all", or how many."""
     for table, wanted in chosen.items():
         classes = np.unique(load_table(table)[1]).tolist()
         if isinstance(wanted, list):
@@ -90,37 +85,44 @@ def load(dataset: Table, seed: int) -> Dataset:
 def _measured(experiment: Experiment, method: str, seed: int) -> dict[str, float]:
     """AUROC of each score, accuracy and log loss on known classes, and seconds, of one case."""
     data = load(experiment.dataset, seed)
-    settings = dict(experiment.methods[method])
-    kind = settings.pop("kind")
-    if kind in DETECTORS:
-        started = time.perf_counter()
-        scaler = StandardScaler().fit(data.points)
-        detector = DETECTORS[kind](scaler.transform(data.points), data.labels, **settings)
-        seconds = round(time.perf_counter() - started, 3)
-        return _judged(lambda rows: {"ood_score": detector(scaler.transform(rows))}, data) | {
-            "seconds": seconds
-        }
+    if experiment.methods[method]["kind"] in DETECTORS:
+        return _of_detector(data, **experiment.methods[method])
     model, seconds = fitted(experiment, method, seed, data)
-    measured = _judged(partial(answers, model), data) | {"seconds": seconds}
+    measured = _of_classifier(data, model) | {"seconds": seconds}
     for name, variant in doubts(model, experiment.options.get("doubt", {})):
-        found = _judged(partial(answers, variant), data)
-        measured |= {f"{part} {name}": found[part] for part in ("epistemic", "nll")}
+        other = _of_classifier(data, variant)
+        measured |= {f"{part} {name}": other[part] for part in ("epistemic", "nll")}
     return measured
 
 
-def _judged(ask: Callable[[np.ndarray], Answers], data: Dataset) -> dict[str, float]:
-    known, unknown = ask(data.regions["in"]), ask(data.regions["out"])
-    measured = {s: auroc(known[s], unknown[s]) for s in SCORES if s in known}
-    if "probabilities" in known:
-        index = np.searchsorted(np.unique(data.labels), data.test_labels)
-        winners = known["probabilities"].argmax(axis=1)
-        measured["accuracy"] = float((winners == index).mean())
-        measured["nll"] = negative_log_likelihood(known["probabilities"], index)
+def _of_classifier(data: Dataset, model: Any) -> dict[str, float]:
+    known, unknown = (model.evaluate(data.regions[name]) for name in ("in", "out"))
+    measured = {
+        name: auroc(getattr(known, name), getattr(unknown, name))
+        for name in ("ood_score", "epistemic", "total")
+    }
+    if known.log_density is not None:
+        measured["rarity"] = auroc(-known.log_density, -unknown.log_density)
+    index = np.searchsorted(model.classes_, data.test_labels)
+    measured["accuracy"] = float((known.probabilities.argmax(axis=1) == index).mean())
+    measured["nll"] = negative_log_likelihood(known.probabilities, index)
     return measured
+
+
+def _of_detector(data: Dataset, kind: str, **settings: Any) -> dict[str, float]:
+    started = time.perf_counter()
+    scaler = StandardScaler().fit(data.points)
+    score = DETECTORS[kind](scaler.transform(data.points), data.labels, **settings)
+    seconds = round(time.perf_counter() - started, 3)
+    known, unknown = (score(scaler.transform(data.regions[name])) for name in ("in", "out"))
+    return {"ood_score": auroc(known, unknown), "seconds": seconds}
 
 
 def doubts(model: Any, settings: Table) -> Iterator[tuple[str, Any]]:
-    """The fitted model with other settings of its doubt, each with a name: nothing is refitted."""
+    """The fitted model with each power and prior of `settings` in its doubt; nothing is refitted.
+
+    Each comes with a name; a model without doubt has no variants.
+    """
     doubt = getattr(model, "doubt_", None)
     if doubt is None:
         return
@@ -129,14 +131,6 @@ def doubts(model: Any, settings: Table) -> Iterator[tuple[str, Any]]:
             variant = copy.copy(model)
             variant.doubt_ = replace(doubt, power=power, ood_prior=prior)
             yield f"power {power:g}, prior {prior:g}", variant
-
-
-def answers(model: Any, rows: np.ndarray) -> Answers:
-    """What a classifier says about rows."""
-    said = model.evaluate(rows)
-    asked = ("probabilities", "ood_score", "epistemic", "total")
-    found = {name: getattr(said, name) for name in asked}
-    return found if said.log_density is None else found | {"rarity": -said.log_density}
 
 
 # --- detectors -----------------------------------------------------------------------------------
@@ -155,9 +149,10 @@ def local_outlier_factor(points: np.ndarray, labels: np.ndarray, **settings: Any
 
 
 def mahalanobis(points: np.ndarray, labels: np.ndarray) -> Detector:
-    """Distance to the nearest class mean, squared, in units of the class's own covariance.
+    """Squared Mahalanobis distance to the nearest class, each with a covariance of its own.
 
-    Covariances are shrunk as Ledoit and Wolf (2004) do, so that small classes have an inverse.
+    Covariances are shrunk as Ledoit and Wolf (2004) do, so that those of small classes can be
+    inverted.
     """
     classes = [LedoitWolf().fit(points[labels == label]) for label in np.unique(labels)]
     return lambda rows: np.min([one.mahalanobis(rows) for one in classes], axis=0)

@@ -9,6 +9,7 @@ import numpy as np
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.experiments.fits import fitted
+from bacoun.experiments.results import Measured, by_measure
 from bacoun.experiments.schema import Experiment
 from bacoun.experiments.studies.left_out import load
 from bacoun.uncertainty import expected_calibration_error, negative_log_likelihood
@@ -18,25 +19,24 @@ from bacoun.uncertainty import expected_calibration_error, negative_log_likeliho
 _SMALLEST = float(np.finfo(np.float32).tiny)
 
 
-def log_loss(
-    experiment: Experiment, method: str, seed: int
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def log_loss(experiment: Experiment, method: str, seed: int) -> Measured:
     """Numbers of every table, `MEASURE/TABLE`, and `mean/MEASURE` over tables; no arrays.
 
-    Of BaCOUn also `network_nll` and `network_accuracy`, what the network of step 2 says of the K
-    classes, `excess`, by how much the log loss of the classifier is above the network's, and
+    With an edge also `network_accuracy`, `network_nll` and `network_ece`, those of the network of
+    step 2 on the K classes; `excess`, the log loss of the classifier less that of the network; and
     `largest_excess` over tables.
     """
-    found: dict[str, Any] = {}
+    by_table = {}
     for table in experiment.dataset["tables"]:
-        # Settings of its own for each table, so that its fit is kept whatever the others are.
+        # Settings of its own for each table, so that its cached fit does not depend on the others.
         dataset = {"kind": "table", "table": table, "n_train": experiment.dataset["n_train"]}
-        for name, value in _measured(replace(experiment, dataset=dataset), method, seed).items():
-            found.setdefault(name, {})[table] = value
-    seconds = found["seconds"].values()
+        by_table[table] = _measured(replace(experiment, dataset=dataset), method, seed)
+    found = by_measure(by_table)
+    seconds = found.pop("seconds")
     numbers: dict[str, Any] = {
-        "mean": {k: float(np.mean([*v.values()])) for k, v in found.items() if k != "seconds"},
-        "fit_seconds": round(sum(seconds), 1),
+        "mean": {name: float(np.mean([*values.values()])) for name, values in found.items()},
+        "fit_seconds": round(sum(seconds.values()), 1),
+        "seconds": seconds,
     }
     if "excess" in found:
         numbers["largest_excess"] = max(found["excess"].values())
@@ -44,7 +44,7 @@ def log_loss(
 
 
 def _measured(experiment: Experiment, method: str, seed: int) -> dict[str, float]:
-    """Quality of the method on the test rows of one table, of its network too if it is BaCOUn."""
+    """Quality of the method on the test rows of one table, of its network too if it has an edge."""
     data = load(experiment.dataset, seed)
     model, seconds = fitted(experiment, method, seed, data)
     index = np.searchsorted(model.classes_, data.test_labels)

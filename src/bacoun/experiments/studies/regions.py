@@ -85,7 +85,7 @@ def quality_of(probabilities: np.ndarray, index: np.ndarray) -> dict[str, float]
 
 def by_region(model: Any, data: Dataset, *, split: bool) -> dict[str, Any]:
     """Mean of every part of uncertainty, its quartiles, and how well it tells a region from in."""
-    extra = {"split": True} if split and _can_split(model) else {}
+    extra = {"split": True} if split and isinstance(model, BaCOUnClassifier) else {}
     found: dict[str, Any] = {"auroc": {}, "quartiles": {}}
     # A mean needs fewer points than an accuracy, and 200 networks on 30,000 points take minutes.
     some = data.test_points[:: max(1, len(data.test_points) // 3000)]
@@ -102,10 +102,6 @@ def by_region(model: Any, data: Dataset, *, split: bool) -> dict[str, Any]:
                 score = auroc(values["in"][part], value)
                 found["auroc"].setdefault(part, {})[name] = score
     return found
-
-
-def _can_split(model: Any) -> bool:
-    return hasattr(getattr(model, "posterior_", None), "predict_split")
 
 
 def along_rays(model: Any, points: np.ndarray) -> np.ndarray:

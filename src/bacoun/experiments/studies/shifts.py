@@ -7,12 +7,14 @@ correctly, and whether what is read wrongly is what the method was unsure about.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bacoun.estimator import Evaluation
 from bacoun.experiments.fits import fitted
+from bacoun.experiments.results import Measured, by_measure
 from bacoun.experiments.schema import Experiment
 from bacoun.experiments.studies.corruptions import corrupted
 from bacoun.experiments.studies.regions import load
@@ -25,32 +27,12 @@ from bacoun.uncertainty import (
     rank_correlation,
 )
 
-Measured = tuple[dict[str, Any], dict[str, np.ndarray]]
 Labelled = tuple[np.ndarray, np.ndarray]
 """Images (N, H, W) and their labels (N,)."""
 
 SCORES = ("ood_score", "epistemic", "total")
 _LABELLED = ("usps",)  # sets of other images whose labels are digits as well
 _SMALLEST = 1e-12  # a true class held impossible costs 27.6 nats, not infinitely many
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What a method says about N images.
-
-    Attributes
-    ----------
-    probabilities : ndarray of shape (N, K)
-    total, epistemic : ndarray of shape (N,)
-        In nats.
-    ood_score : ndarray of shape (N,)
-        How unfamiliar each image is; epistemic uncertainty if the method has no score of its own.
-    """
-
-    probabilities: np.ndarray
-    total: np.ndarray
-    epistemic: np.ndarray
-    ood_score: np.ndarray
 
 
 def shifts(experiment: Experiment, method: str, seed: int) -> Measured:
@@ -117,11 +99,12 @@ def measure(
         for name, strength in zip(names[family], values, strict=True):
             sets[name] = corrupted(images, family, strength, seed), labels
     sets |= labelled
-    found = {name: answers(model, asked) for name, (asked, _) in sets.items()}
+    found = {name: evaluated(model, asked) for name, (asked, _) in sets.items()}
     truth = {name: np.searchsorted(model.classes_, own) for name, (_, own) in sets.items()}
-    strange = {name: answers(model, asked) for name, asked in outside.items()}
+    strange = {name: evaluated(model, asked) for name, asked in outside.items()}
 
-    numbers = _by_measure({name: _quality(found[name], truth[name]) for name in sets})
+    quality = by_measure({name: _quality(found[name], truth[name]) for name in sets})
+    numbers: dict[str, Any] = {part: _with_mean(values) for part, values in quality.items()}
     curves = {family: ["clean", *names[family]] for family in strengths}
     numbers["rises"] = {
         family: rank_correlation(range(len(curve)), [numbers["epistemic"][name] for name in curve])
@@ -130,14 +113,14 @@ def measure(
     other = {name: found[name] for name in labelled} | strange
     numbers["auroc"] = {
         score: {
-            name: auroc(getattr(found["clean"], score), getattr(said, score))
-            for name, said in other.items()
+            name: auroc(getattr(found["clean"], score), getattr(of_set, score))
+            for name, of_set in other.items()
         }
         for score in SCORES
     }
     numbers["failure"] = failure(
-        [(found[name].total, _right(found[name], truth[name])) for name in sets]
-        + [(said.total, np.zeros(len(said.total), dtype=bool)) for said in strange.values()]
+        [(found[name].total, _correct(found[name], truth[name])) for name in sets]
+        + [(of_set.total, np.zeros(len(of_set.total), bool)) for of_set in strange.values()]
     )
     arrays = {
         f"{part} {family}": np.array([numbers[part][name] for name in curve], dtype=np.float16)
@@ -147,43 +130,38 @@ def measure(
     return numbers, arrays
 
 
-def answers(model: Any, images: np.ndarray) -> Answers:
-    """All that is measured about images, asked for once."""
-    said = model.evaluate(images)
-    table = said.probabilities.astype(np.float64)
-    table /= table.sum(axis=1, keepdims=True)
-    return Answers(table, said.total, said.epistemic, said.ood_score)
+def evaluated(model: Any, images: np.ndarray) -> Evaluation[np.ndarray]:
+    """`model.evaluate(images)`, its probabilities in double precision, in which they sum to one."""
+    found: Evaluation[np.ndarray] = model.evaluate(images)
+    probabilities = found.probabilities.astype(np.float64)
+    return replace(found, probabilities=probabilities / probabilities.sum(axis=1, keepdims=True))
 
 
-def failure(judged: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
-    """AURC and AUGRC of all sets pooled; a set is its uncertainty (N,) and what is right (N,)."""
-    uncertainty, right = (np.concatenate(column) for column in zip(*judged, strict=True))
-    return {"aurc": aurc(uncertainty, right), "augrc": augrc(uncertainty, right)}
+def failure(sets: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
+    """AURC and AUGRC of all sets pooled; each is its uncertainty (N,) and what is correct (N,)."""
+    uncertainty, correct = (np.concatenate(column) for column in zip(*sets, strict=True))
+    return {"aurc": aurc(uncertainty, correct), "augrc": augrc(uncertainty, correct)}
 
 
-def _right(said: Answers, truth: np.ndarray) -> np.ndarray:
-    right: np.ndarray = said.probabilities.argmax(axis=1) == truth
-    return right
+def _correct(found: Evaluation[np.ndarray], truth: np.ndarray) -> np.ndarray:
+    correct: np.ndarray = found.probabilities.argmax(axis=1) == truth
+    return correct
 
 
-def _quality(said: Answers, truth: np.ndarray) -> dict[str, float]:
+def _quality(found: Evaluation[np.ndarray], truth: np.ndarray) -> dict[str, float]:
     """The numbers of one labelled set; `truth` (N,) are columns of the true classes."""
-    right = _right(said, truth)
+    correct = _correct(found, truth)
     return {
-        "accuracy": float(right.mean()),
-        "nll": negative_log_likelihood(said.probabilities.clip(min=_SMALLEST), truth),
-        "ece": expected_calibration_error(said.probabilities, truth),
-        "aurc": aurc(said.total, right),
-        "epistemic": float(said.epistemic.mean()),
-        "total": float(said.total.mean()),
+        "accuracy": float(correct.mean()),
+        "nll": negative_log_likelihood(found.probabilities.clip(min=_SMALLEST), truth),
+        "ece": expected_calibration_error(found.probabilities, truth),
+        "aurc": aurc(found.total, correct),
+        "epistemic": float(found.epistemic.mean()),
+        "total": float(found.total.mean()),
     }
 
 
-def _by_measure(quality: dict[str, dict[str, float]]) -> dict[str, Any]:
-    """From numbers by set to numbers by measure, with the mean over all sets but the clean one."""
-    shifted = [name for name in quality if name != "clean"]
-    return {
-        measured: {name: quality[name][measured] for name in quality}
-        | {"mean": float(np.mean([quality[name][measured] for name in shifted]))}
-        for measured in quality["clean"]
-    }
+def _with_mean(values: dict[str, float]) -> dict[str, float]:
+    """Values by set, and their mean over all sets but the clean one."""
+    shifted = [value for name, value in values.items() if name != "clean"]
+    return values | {"mean": float(np.mean(shifted))}
