@@ -43,7 +43,8 @@ def test_update_leaves_flow_network_and_units_alone(fast, blobs):
         assert torch.equal(value, network[name])
     np.testing.assert_array_equal(model.log_density(X), density)
     np.testing.assert_array_equal(model.ood_probability(X), ood)
-    assert model.doubt_ == doubt
+    assert (model.doubt_.tails, model.doubt_.ood_prior) == (doubt.tails, doubt.ood_prior)
+    assert model.doubt_.disagreement != doubt.disagreement  # it speaks of the new posterior
     np.testing.assert_array_equal(model.mean_, mean)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from importlib.metadata import version
 from numbers import Real
 from typing import Any, Literal, NamedTuple, Self
@@ -233,8 +234,12 @@ class BaCOUnClassifier(BayesianClassifier):
             for name in looks[0].scores
         }
         features = torch.cat([look.features for look in looks]).double()
-        disagreement = from_moments(*self._moments_of_weights(features)).epistemic.quantile(0.95)
-        return Doubt(float(self.ood_prior), tails, max(float(disagreement), _SMALLEST_DISAGREEMENT))
+        return Doubt(float(self.ood_prior), tails, self._usual_disagreement(features))
+
+    def _usual_disagreement(self, features: Tensor) -> float:
+        """Epistemic uncertainty of the weights that 5 % of known points exceed, in nats."""
+        epistemic = from_moments(*self._moments_of_weights(features)).epistemic
+        return max(float(epistemic.quantile(0.95)), _SMALLEST_DISAGREEMENT)
 
     def _held_out_rows(self) -> Tensor:
         """Indices of training points that the step which tells the unfamiliar was not fitted to."""
@@ -259,16 +264,19 @@ class BaCOUnClassifier(BayesianClassifier):
                 "y must hold each class at least once, because X and y replace the rows of fit; "
                 f"got none of {missing[:5]}. Add old rows of it."
             )
-        points, labels = self._standardised(table), torch.from_numpy(indices).to(self.device)
+        features = self._features_of(self._standardised(table))
         posterior = clone(self.posterior_, safe=False)
         with progress_bars(self.verbose) as bar_for:
             self.posterior_ = fit_step(
                 posterior,
-                self._features_of(points),
-                labels,
+                features,
+                torch.from_numpy(indices).to(self.device),
                 generator=as_generator(self.random_state),
                 on_epoch=bar_for("posterior"),
             )
+        if self.doubt_ is not None:
+            disagreement = self._usual_disagreement(features)
+            self.doubt_ = replace(self.doubt_, disagreement=disagreement)
         self.__dict__.pop("set_scores_", None)  # they speak of the old posterior
         return self
 

@@ -22,8 +22,8 @@ from bacoun.training import History, OnEpoch, train
 
 State = dict[str, Any]
 
-# A coupling stretches or shrinks by at most this factor. Flows that may do more give rows of their own
-# data that they were not fitted to densities of exp(-1000).
+# A coupling stretches or shrinks by at most this factor. Flows that may do more give rows like
+# their own data, which they were not fitted to, densities of exp(-1000).
 _LARGEST_STRETCH = 10.0
 LARGEST_LOG_SCALE = math.log(_LARGEST_STRETCH)
 

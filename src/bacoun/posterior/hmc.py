@@ -155,8 +155,13 @@ def _in_weights(draws: Sequence[Tensor] | Tensor, whitening: Whitening) -> Tenso
 
 
 def _later(on_epoch: OnEpoch | None, n_before: int, planned: int) -> OnEpoch | None:
-    """The callback for a part of the iterations, told how many all parts together are."""
-    return on_epoch and (lambda done, _: on_epoch(n_before + done, planned))
+    """The callback for a part of the iterations, told how many all parts together are.
+
+    The last part may turn out longer than planned.
+    """
+    return on_epoch and (
+        lambda done, total: on_epoch(n_before + done, max(planned, n_before + total))
+    )
 
 
 @dataclass(frozen=True)

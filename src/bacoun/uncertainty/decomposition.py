@@ -28,8 +28,8 @@ class Uncertainty(Generic[Array]):
     epistemic : (N,)
         What is left: the draws disagree, because nothing like this was seen.
     model, ood : (N,), or None if not asked for
-        Epistemic in two parts: doubt about directions in which the data outweighs the prior, such
-        as where the class boundary runs, and doubt about all others, away from the data.
+        Epistemic in two parts: what the weights of the last layer leave open, such as where the
+        class boundary runs, and what is added because the point may be unlike anything learned.
     """
 
     total: Array
