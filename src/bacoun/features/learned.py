@@ -36,8 +36,9 @@ class LearnedFeatures(BaseEstimator):
         one softmax over K+1 classes, the edge last, as in the paper.
     edge_weight : float
         Weight of an edge point in the loss, beside 1 of a data point.
-    dropout : float
-        Dropout after each dense layer. Not used with a module.
+    dropout : float, optional
+        Dropout after each dense layer. None: 0.5 after convolutions, 0 for tables. Not used with a
+        module.
     l2 : float
         The paper's penalty; see `bacoun.training.train`.
     epochs : int, optional
@@ -54,7 +55,7 @@ class LearnedFeatures(BaseEstimator):
         hidden: Sequence[int] | None = None,
         joint_softmax: bool = False,
         edge_weight: float = 0.1,
-        dropout: float = 0.0,
+        dropout: float | None = None,
         l2: float = 1.0,
         epochs: int | None = None,
         batch_size: int = 256,
@@ -161,7 +162,9 @@ class LearnedFeatures(BaseEstimator):
     def _body(self) -> nn.Module:
         if isinstance(self.body, nn.Module):
             return copy.deepcopy(self.body)
-        return make_body(self.body, self.input_shape_, self.hidden, self.dropout)
+        images = self.body == "convolutional" or len(self.input_shape_) == 3
+        dropout = (0.5 if images else 0.0) if self.dropout is None else self.dropout
+        return make_body(self.body, self.input_shape_, self.hidden, dropout)
 
     def _n_epochs(self, n_points: int) -> int:
         if self.epochs is not None:
