@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from torch import nn
+from torch import Generator, nn
 
 from bacoun.checkpoint import Checkpoint
 from bacoun.randomness import seeded
-from bacoun.training import train
+from bacoun.training import _split, train
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -300,3 +300,24 @@ def test_a_checkpoint_holds_losses_that_are_no_numbers(tmp_path):
         assert np.isnan(history.train).all()
         assert np.isnan(history.held_out).all()
         assert len(history.held_out) == 3
+
+
+def test_copies_of_a_row_are_held_out_together():
+    points = torch.randn(40, 3, generator=Generator().manual_seed(0)).repeat_interleave(5, dim=0)
+    held_out, others = _split(points, 20, Generator().manual_seed(1))
+    assert len(held_out) == 20
+    assert sorted([*held_out.tolist(), *others.tolist()]) == list(range(200))
+    assert not {*(held_out // 5).tolist()} & {*(others // 5).tolist()}
+
+
+def test_without_copies_the_split_is_the_first_of_a_random_order():
+    points = torch.arange(30.0)[:, None]
+    held_out, others = _split(points, 3, Generator().manual_seed(1))
+    order = torch.randperm(30, generator=Generator().manual_seed(1))
+    assert torch.equal(torch.cat([held_out, others]), order)
+    assert len(held_out) == 3
+
+
+def test_a_single_repeated_row_is_left_to_learn_from():
+    held_out, others = _split(torch.ones(10, 2), 1, Generator().manual_seed(1))
+    assert (len(held_out), len(others)) == (1, 9)

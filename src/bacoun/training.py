@@ -70,10 +70,9 @@ def train(
     rows = History().held_out_rows
     n_held_out = int(held_out_fraction * n_points) if patience is not None else 0
     if n_held_out > 0:
-        order = torch.randperm(n_points, generator=generator)
-        rows = order[:n_held_out]
+        rows, others = _split(data[0], n_held_out, generator)
         held_out = [column[rows] for column in data]
-        data = [column[order[n_held_out:]] for column in data]
+        data = [column[others] for column in data]
     weights = [weight for weight in module.parameters() if weight.ndim > 1]
     biases = [bias for bias in module.parameters() if bias.ndim <= 1]
     groups: list[dict[str, Any]] = [
@@ -100,6 +99,27 @@ def train(
         module.load_state_dict(loop.best_weights)
     module.eval()
     return replace(loop.history, held_out_rows=rows)
+
+
+def _split(points: Tensor, n_held_out: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Rows to hold out, about `n_held_out`, and the others; identical points stay together.
+
+    Copies of a training row would make overfitting look like learning.
+    """
+    order = torch.randperm(len(points), generator=generator)
+    flat = points.flatten(1).double()
+    direction = torch.linspace(1, 2, flat.shape[1], dtype=flat.dtype, device=flat.device).sin()
+    same = (flat * direction).sum(dim=1).unique(return_inverse=True)[1].cpu()  # a hash of the row
+    n_groups = int(same.max()) + 1
+    if n_groups < len(points):  # group by group, in the order in which one of it was drawn first
+        drawn = torch.full((n_groups,), len(points)).scatter_reduce(
+            0, same[order], torch.arange(len(points)), "amin"
+        )
+        order = order[drawn[same[order]].argsort(stable=True)]
+        n_more = int((same[order[n_held_out:]] == same[order[n_held_out - 1]]).sum())
+        if n_more < n_held_out:  # else it is one row, repeated so often that it has to be split
+            n_held_out += n_more
+    return order[:n_held_out], order[n_held_out:]
 
 
 class _Loop:
