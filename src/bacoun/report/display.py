@@ -72,7 +72,8 @@ class UncertaintyDisplay:
         Parameters
         ----------
         estimator
-            Fitted, with `uncertainty`; `region_proba` is used where there is one.
+            Fitted, with `uncertainty`. Regions are grey where `ood_probability` is above one half,
+            or, without doubt, where `region_proba` has the edge as its winner.
         margin : float
             How far the plane reaches beyond the data, as a share of its width.
         axes : sequence of four matplotlib axes, optional
@@ -185,9 +186,12 @@ class UncertaintyDisplay:
 
 
 def _regions(estimator: Any, grid: Any) -> np.ndarray:
+    """Index of the class that wins at each point (n,); K where the point is held for unknown."""
+    if getattr(estimator, "doubt_", None) is not None:
+        winners: np.ndarray = estimator.predict_proba(grid).argmax(axis=1)
+        return np.where(estimator.ood_probability(grid) > 0.5, len(estimator.classes_), winners)
     try:
         probabilities = estimator.region_proba(grid)
-    except (AttributeError, ValueError):  # no edge class: the regions of the classes alone
+    except (AttributeError, ValueError):  # no network that has learned an edge
         probabilities = estimator.predict_proba(grid)
-    winners: np.ndarray = probabilities.argmax(axis=1)
-    return winners
+    return np.asarray(probabilities.argmax(axis=1))
