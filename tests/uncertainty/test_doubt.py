@@ -204,3 +204,9 @@ def test_state_survives_a_round_trip_through_json():
     steep = Doubt(0.05, one.tails, 0.2, power=4.0)
     assert Doubt.from_state(steep.get_state()) == steep
     assert list(Doubt.from_state(one.get_state()).tails) == ["density", "residual"]
+
+
+def test_a_tail_is_finite_although_a_density_is_zero():
+    tail = Tail.of(torch.tensor([0.0, 1.0, 2.0, torch.inf]))
+    assert np.isfinite([tail.median, tail.spread]).all()
+    assert not torch.isnan(tail.standardised(torch.tensor([0.0, torch.inf]))).any()

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 LARGEST_ODDS = 1e9  # leaves enough of a prediction that its best guess can be told
+_LARGEST_SCORE = 1e6
 _GOLDEN = 0.6180339887498949  # its multiples spread evenly over the unit interval
 
 
@@ -43,9 +44,8 @@ class Tail:
     @classmethod
     def of(cls, scores: Tensor, smallest: float = 1e-6) -> Self:
         """The tail of scores (n,) of known points, its spread not below `smallest`."""
-        median, high = scores.double().quantile(
-            torch.tensor([0.5, 0.95]).to(scores.device).double()
-        )
+        finite = scores.double().clamp(-_LARGEST_SCORE, _LARGEST_SCORE)  # a flow may overflow
+        median, high = finite.quantile(torch.tensor([0.5, 0.95]).to(finite))
         return cls(float(median), max(float(high - median), smallest))
 
     def standardised(self, scores: Tensor) -> Tensor:
