@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bacoun.features.learned import LearnedFeatures
+from bacoun.features.networks import Dropout
 from bacoun.randomness import seeded
 
 QUICK = {"hidden": (8, 5), "epochs": 3, "batch_size": 32}
@@ -330,3 +331,11 @@ def test_epochs_asked_for_are_run_and_heard():
         *corners(), on_epoch=lambda done, planned: heard.append((done, planned))
     )
     assert heard == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(("shape", "rate"), [((3,), 0.0), ((1, 8, 8), 0.5)])
+def test_images_are_learned_with_dropout_and_tables_without(shape, rate):
+    points = torch.randn(20, *shape, generator=generator())
+    learned = LearnedFeatures(epochs=1).fit(points, torch.arange(20) % 2, generator=generator())
+    rates = {layer.rate for layer in learned.module_.modules() if isinstance(layer, Dropout)}
+    assert rates == {rate}

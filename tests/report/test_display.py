@@ -147,3 +147,13 @@ def test_three_inputs_are_refused_in_one_sentence(fast):
         UncertaintyDisplay.from_estimator(fast().fit(X, y), X, y)
     assert "\n" not in str(info.value)
     assert "PCA" in str(info.value)
+
+
+def test_regions_are_grey_where_a_point_is_more_likely_unknown_than_not(model, moons):
+    display = UncertaintyDisplay.from_estimator(model, *moons, grid_resolution=20)
+    grid = np.stack(np.meshgrid(display.x, display.y), axis=-1).reshape(-1, 2)
+    unknown = model.ood_probability(grid) > 0.5
+    regions = display.regions.ravel()
+    assert 0 < unknown.sum() < len(grid)
+    np.testing.assert_array_equal(regions == len(model.classes_), unknown)
+    np.testing.assert_array_equal(model.classes_[regions[~unknown]], model.predict(grid)[~unknown])
