@@ -53,7 +53,7 @@ bench: setup
 
 # The paper's experiments: what results/ lacks is run, which takes hours if it is empty.
 reproduce: setup
-	$(BIN)/bacoun reproduce all --page docs/paper.md
+	$(BIN)/python -m reproduction all --page docs/paper.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site

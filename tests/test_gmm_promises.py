@@ -1,4 +1,4 @@
-"""What the README says of the GMM data, on one seed; `bacoun reproduce gmm` has three."""
+"""What the README says of the GMM data, on one seed; `python -m reproduction gmm` has three."""
 
 import numpy as np
 import pytest

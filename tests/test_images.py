@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from reproduction.datasets.images import load_images
 from sklearn.base import clone
 from torch import nn
 
 from bacoun import BaCOUnClassifier
 from bacoun.baselines import GP, NLM, DeepEnsemble, MCDropout
 from bacoun.boundary import CompactShell
-from bacoun.datasets.images import load_images
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bacoun.classifier import BaCOUnClassifier
-    from bacoun.report.display import UncertaintyDisplay
+    from bacoun.display import UncertaintyDisplay
     from bacoun.uncertainty import Uncertainty, decompose
 
 __version__ = "0.2.0"
@@ -17,7 +17,7 @@ __all__ = ["BaCOUnClassifier", "Uncertainty", "UncertaintyDisplay", "__version__
 # Imported when first asked for: torch takes seconds, and `bacoun --help` does not need it.
 _HOMES = {
     "BaCOUnClassifier": "bacoun.classifier",
-    "UncertaintyDisplay": "bacoun.report.display",
+    "UncertaintyDisplay": "bacoun.display",
     "Uncertainty": "bacoun.uncertainty",
     "decompose": "bacoun.uncertainty",
 }

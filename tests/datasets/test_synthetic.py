@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bacoun.datasets import KINDS, load_wine
+from bacoun.datasets import load_wine
 from bacoun.datasets.synthetic import (
     gaussian_mixture,
     gaussian_mixture_entropy,
@@ -14,6 +14,7 @@ from bacoun.datasets.synthetic import (
     moons,
     moons_regions,
 )
+from reproduction.datasets import KINDS
 
 MEANS = 2 * np.array([[0.0, 2.0], [-np.sqrt(3), -1.0], [np.sqrt(3), -1.0]])
 

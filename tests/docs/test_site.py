@@ -14,7 +14,7 @@ from bacoun.cli import app, main
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ["boundary", "features", "posterior", "uncertainty", "deferral"]
-ROOMS += ["baselines", "tabular", "datasets", "report"]
+ROOMS += ["baselines", "tabular", "datasets", "tabular.report"]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ VERBS = sorted(names(app))
 
 
 def test_the_verbs_are_found():
-    assert {"fit", "predict", "report", "export", "reproduce", "data", "data get"} <= set(VERBS)
+    assert {"fit", "predict", "report", "export"} <= set(VERBS)
 
 
 def test_the_reference_has_a_section_for_each_verb_and_no_other(commands):

@@ -8,20 +8,14 @@ from collections.abc import Sequence
 
 import typer
 
-from bacoun.cli.data import data
 from bacoun.cli.export import export
 from bacoun.cli.fit import fit
 from bacoun.cli.predict import predict
 from bacoun.cli.report import report
-from bacoun.cli.reproduce import reproduce
 
 app = typer.Typer(name="bacoun", rich_markup_mode="markdown", pretty_exceptions_enable=False)
-app.command(rich_help_panel="From a table to decisions")(fit)
-app.command(rich_help_panel="From a table to decisions")(predict)
-app.command(rich_help_panel="From a table to decisions")(report)
-app.command(rich_help_panel="From a table to decisions")(export)
-app.command(rich_help_panel="The paper")(reproduce)
-app.add_typer(data, name="data", rich_help_panel="The paper")
+for verb in (fit, predict, report, export):
+    app.command()(verb)
 
 # Typer brings click along under changing names; what the two call a mistake of the user is this.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]
@@ -34,13 +28,15 @@ def _contents(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; a mistake is one line on stderr and exit code 2.
+def main(arguments: Sequence[str] | None = None, app: typer.Typer = app) -> None:
+    """Run a command line; a mistake is one line on stderr and exit code 2.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        The words after `bacoun`; None: those that the process was started with.
+        The words after the name of the command; None: those the process was started with.
+    app : typer.Typer
+        The commands; by default those of `bacoun`.
     """
     try:
         code = app(arguments, standalone_mode=False)

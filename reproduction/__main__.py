@@ -1,0 +1,107 @@
+"""`python -m reproduction NAME`: the paper's experiments, run and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from joblib import cpu_count
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bacoun.cli import main
+from reproduction import Experiment, Record, missing_files, names, read_experiment
+
+if TYPE_CHECKING:
+    from reproduction.run import OnRecord
+
+
+app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help=f"One of {', '.join(names())}, or all.",
+            autocompletion=lambda: [*names(), "all"],
+        ),
+    ],
+    quick: Annotated[bool, typer.Option(help="Small settings: seconds instead of hours.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds; else the file's own.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Methods and seeds run side by side; else one for each core."),
+    ] = None,
+    results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
+    page: Annotated[
+        Path | None,
+        typer.Option(help="Also write the claims of the paper to this file."),
+    ] = None,
+) -> None:
+    """Run an experiment of the paper, print its table and draw its figures.
+
+    What has a record already is not run again, so that a run may be stopped at any time.
+
+    Example: `python -m reproduction gmm --quick`
+    """
+    from reproduction.run import run_experiment
+
+    folder = results / "quick" if quick else results
+    for each in names() if name == "all" else [name]:
+        experiment = read_experiment(each, quick=quick, n_seeds=seeds)
+        lacking = missing_files(experiment) if name == "all" else []
+        if lacking:
+            typer.echo(
+                f"{each}: left out, {' and '.join(lacking)} not here; see python -m "
+                "reproduction.datasets list",
+                err=True,
+            )
+            continue
+        with _progress(each) as on_record:
+            records = run_experiment(
+                experiment, folder, n_jobs=jobs or cpu_count(), on_record=on_record
+            )
+        _show(experiment, records, folder)
+    if page is not None:
+        from reproduction.pages.paper_page import write_page
+
+        write_page(folder, page)
+        typer.echo(f"wrote {page}")
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[OnRecord]:
+    columns = (
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[last]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(name, total=None, last="")
+        yield lambda done, wanted, last: progress.update(
+            task, completed=done, total=wanted, last=last
+        )
+
+
+def _show(experiment: Experiment, records: list[Record], folder: Path) -> None:
+    from reproduction.pages.figures import draw_figures
+    from reproduction.pages.tables import markdown_table, terminal_table
+
+    # A pipe has no width of its own; cut to 80 columns the table would lose its numbers.
+    console = Console(width=None if Console().is_terminal else 240)
+    console.print(terminal_table(experiment, records))
+    text = f"# {experiment.title}\n\n{markdown_table(experiment, records)}"
+    (folder / f"{experiment.name}.md").write_text(text)
+    for path in draw_figures(experiment, records, folder / "figures"):
+        typer.echo(f"wrote {path} and .svg")
+
+
+if __name__ == "__main__":
+    main(app=app)

@@ -1,0 +1,37 @@
+"""From the settings of a method in a TOML file to a classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bacoun.baselines import KINDS as BASELINES
+from bacoun.classifier import BaCOUnClassifier
+from reproduction.schema import Table
+
+KINDS: dict[str, Any] = {"bacoun": BaCOUnClassifier, **BASELINES}
+
+
+def make_method(settings: Table, seed: int) -> Any:
+    """An unfitted classifier from `kind`, optionally `preset`, and its settings.
+
+    A setting that is a table reaches into a step: `features = { hidden = [64, 64] }`; its `kind`,
+    if there is one, chooses the step.
+    """
+    settings = dict(settings)
+    kind, preset = settings.pop("kind"), settings.pop("preset", None)
+    if kind not in KINDS:
+        raise ValueError(f"the kind of a method must be one of {sorted(KINDS)}; got {kind!r}.")
+    model = KINDS[kind]() if preset is None else BaCOUnClassifier.paper(preset)
+    return model.set_params(**_flat(settings), random_state=seed)
+
+
+def _flat(settings: Table) -> Table:
+    flat: Table = {}
+    for name, value in settings.items():
+        if not isinstance(value, dict):
+            flat[name] = value
+            continue
+        for key, inner in value.items():
+            flat[name if key == "kind" else f"{name}__{key}"] = inner
+    # TOML has no null; the word "none" stands for it.
+    return {name: None if value == "none" else value for name, value in flat.items()}

@@ -1,0 +1,162 @@
+"""Tables of an experiment, in the terminal and as Markdown: ours, with the published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from reproduction.results import across_seeds
+from rich.table import Table
+
+from bacoun import __version__
+from reproduction import Experiment, Record
+
+_NOTE = "Mean ± standard deviation over {seeds}; in brackets what the paper printed. Nats."
+_SETS = {
+    "in": "MNIST test",
+    "usps": "USPS",
+    "emnist-balanced": "EMNIST, 47 classes",
+    "emnist-letters": "EMNIST letters",
+    "cifar10": "CIFAR",
+    "boundary": "boundary",
+    "smooth boundary": "smooth boundary",
+}
+_SCORES = {"epistemic": "epistemic", "total": "total", "p_ood": "p(OOD)", "rarity": "- log density"}
+_MEASURES = ("auroc", "aupr", "fpr_at_tpr")
+
+
+def note(experiment: Experiment, records: list[Record]) -> str:
+    """What the numbers of a table are, and which of them an earlier version measured."""
+    seeds = experiment.seeds
+    text = _NOTE.format(seeds=f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]} alone")
+    older: dict[str, list[str]] = {}
+    for method in experiment.methods:
+        made_by = {str(r.versions.get("bacoun")) for r in records if r.method == method}
+        for version in sorted(made_by - {__version__}):
+            older.setdefault(version, []).append(method)
+    each = [f" Measured with bacoun {v}: {', '.join(names)}." for v, names in older.items()]
+    return text + "".join(each)
+
+
+def rows(experiment: Experiment, records: list[Record]) -> Iterator[list[str]]:
+    """The method and its cells, method by method."""
+    for method in experiment.methods:
+        if any(record.method == method for record in records):
+            yield [method, *(cell(experiment, records, method, c) for c in experiment.columns)]
+
+
+def cell(experiment: Experiment, records: list[Record], method: str, column: str) -> str:
+    """Mean ± spread over seeds, and the published number."""
+    values = across_seeds(records, method, column)
+    text = spread(values)
+    published = _published(experiment, method, column)
+    return text if published is None else f"{text} ({number(published)})"
+
+
+def spread(values: np.ndarray) -> str:
+    """Mean ± standard deviation; a single value stands alone."""
+    if len(values) == 0:
+        return "-"
+    text = number(float(values.mean()))
+    return text if len(values) == 1 else f"{text} ± {number(float(values.std(ddof=1)))}"
+
+
+def number(value: float) -> str:
+    """Three significant places near 1, powers of ten when tiny.
+
+    Examples
+    --------
+    >>> number(0.9512), number(8.7e-4), number(0.0), number(123.4)
+    ('0.951', '8.7e-04', '0', '123')
+    """
+    if value == 0:
+        return "0"
+    if abs(value) < 0.002:
+        return f"{value:.1e}"
+    if abs(value) < 0.1:
+        return f"{value:.4f}"
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.0f}"
+
+
+def _published(experiment: Experiment, method: str, column: str) -> float | None:
+    value: Any = experiment.published.get(method)
+    for key in column.split("/"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return None if value is None else float(value)
+
+
+def _heading(column: str) -> str:
+    return column.replace("/", " ").replace("_", " ")
+
+
+def terminal_table(experiment: Experiment, records: list[Record]) -> Table:
+    """For rich to print."""
+    table = Table(title=experiment.title, caption=note(experiment, records))
+    table.add_column("method")
+    for column in experiment.columns:
+        table.add_column(_heading(column), justify="right")
+    for row in rows(experiment, records):
+        table.add_row(*row)
+    return table
+
+
+def markdown_table(experiment: Experiment, records: list[Record]) -> str:
+    """For the docs; of sets of images, also every set and every score."""
+    head = ["method", *map(_heading, experiment.columns)]
+    text = "\n".join(
+        [*_lines(head, rows(experiment, records), 1), "", note(experiment, records), ""]
+    )
+    return text if experiment.study != "images" else f"{text}\n{_image_tables(experiment, records)}"
+
+
+def _image_tables(experiment: Experiment, records: list[Record]) -> str:
+    """Uncertainty of each set, and how well each score tells it from the test images."""
+    methods = [m for m in experiment.methods if any(r.method == m for r in records)]
+    sets = [name for name in _SETS if _values(records, methods, f"epistemic/{name}")]
+    outside = [name for name in sets if name != "in"]
+    means = (
+        [method, part, *(_mean_and_sd(records, method, part, name) for name in sets)]
+        for method in methods
+        for part in ("epistemic", "aleatoric")
+    )
+    told = (
+        [method, label, *(_told_apart(records, method, score, name) for name in outside)]
+        for method in methods
+        for score, label in _SCORES.items()
+        if _values(records, [method], f"auroc/{score}/{outside[0]}")
+    )
+    return "\n".join(
+        [
+            "Uncertainty in nats, mean ± standard deviation over the images of a set:",
+            "",
+            *_lines(["method", "part", *(_SETS[name] for name in sets)], means, 2),
+            "",
+            "How well a score tells a set from the test images, as AUROC / AUPR / FPR95:",
+            "",
+            *_lines(["method", "score", *(_SETS[name] for name in outside)], told, 2),
+            "",
+        ]
+    )
+
+
+def _values(records: list[Record], methods: list[str], path: str) -> bool:
+    return any(len(across_seeds(records, method, path)) > 0 for method in methods)
+
+
+def _mean_and_sd(records: list[Record], method: str, part: str, name: str) -> str:
+    mean, sd = (across_seeds(records, method, f"{p}/{name}").mean() for p in (part, f"sd/{part}"))
+    return f"{number(mean)} ± {number(sd)}"
+
+
+def _told_apart(records: list[Record], method: str, score: str, name: str) -> str:
+    return " / ".join(
+        f"{across_seeds(records, method, f'{measure}/{score}/{name}').mean():.3f}"
+        for measure in _MEASURES
+    )
+
+
+def _lines(head: list[str], body: Iterable[list[str]], n_labels: int) -> list[str]:
+    """A table whose first columns are labels, the others numbers."""
+    rule = f"|{'---|' * n_labels}{'---:|' * (len(head) - n_labels)}"
+    return [f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in body)]

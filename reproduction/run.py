@@ -1,0 +1,108 @@
+"""Run what the records lack: one task for each method and seed, side by side where it pays."""
+
+from __future__ import annotations
+
+import platform
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from joblib import Parallel, delayed
+from sklearn.exceptions import ConvergenceWarning
+
+from reproduction.results import Record, load_records, record_path
+from reproduction.schema import Experiment
+from reproduction.studies import STUDIES
+
+OnRecord = Callable[[int, int, str], None]
+"""Called with the number of records there are, the number wanted, and what was done last."""
+
+_VERSIONS = ("python", "bacoun", "torch", "zuko", "scikit-learn", "pyro-ppl", "gpytorch", "nutpie")
+
+
+def run_experiment(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    n_jobs: int = 1,
+    on_record: OnRecord | None = None,
+) -> list[Record]:
+    """Fit and measure every method with every seed that `folder` has no record of yet.
+
+    A record made with other settings is made anew.
+    """
+    if experiment.study not in STUDIES:
+        raise ValueError(
+            f"the study of an experiment must be one of {sorted(STUDIES)}; got "
+            f"{experiment.study!r}."
+        )
+    tasks = [(method, seed) for method in experiment.methods for seed in experiment.seeds]
+    missing = [task for task in tasks if not _is_done(experiment, folder, *task)]
+    done = len(tasks) - len(missing)
+    if on_record is not None:
+        on_record(done, len(tasks), "")
+    n_jobs = min(n_jobs, max(1, len(missing)))
+    run = delayed(_run_one)
+    results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
+        run(experiment, folder, *task, alone=n_jobs == 1) for task in missing
+    )
+    for label in results:
+        done += 1
+        if on_record is not None:
+            on_record(done, len(tasks), label)
+    wanted = set(tasks)
+    return [r for r in load_records(folder, experiment.name) if (r.method, r.seed) in wanted]
+
+
+def _run_one(
+    experiment: Experiment, folder: Path, method: str, seed: int, alone: bool = False
+) -> str:
+    if not alone:
+        torch.set_num_threads(1)
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        numbers, arrays = STUDIES[experiment.study](experiment, method, seed)
+    unsettled = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+    if unsettled:
+        numbers["warnings"] = unsettled
+    Record(
+        experiment=experiment.name,
+        method=method,
+        seed=seed,
+        command=f"python -m reproduction {experiment.name}{' --quick' if experiment.quick else ''}",
+        settings=_settings(experiment, method),
+        versions={name: _installed(name) for name in _VERSIONS},
+        seconds=round(time.perf_counter() - started, 1),
+        numbers=numbers,
+        arrays=arrays,
+    ).save(folder)
+    return f"{method}, seed {seed}"
+
+
+def _settings(experiment: Experiment, method: str) -> dict[str, Any]:
+    """All that decides a record, apart from its seed."""
+    return {
+        "study": experiment.study,
+        "dataset": experiment.dataset,
+        "options": experiment.options,
+        "method": experiment.methods[method],
+    }
+
+
+def _is_done(experiment: Experiment, folder: Path, method: str, seed: int) -> bool:
+    path = record_path(folder, experiment.name, method, seed)
+    return path.exists() and Record.load(path).settings == _settings(experiment, method)
+
+
+def _installed(name: str) -> str | None:
+    if name == "python":
+        return platform.python_version()
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

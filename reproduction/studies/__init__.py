@@ -1,0 +1,35 @@
+"""What an experiment measures: (experiment, method, seed) -> numbers and arrays."""
+
+from collections.abc import Callable
+
+from reproduction.results import Measured
+from reproduction.schema import Experiment
+from reproduction.studies.attack import attack
+from reproduction.studies.choice import choice
+from reproduction.studies.halo import halo
+from reproduction.studies.images import examples, image_sets, morph, noise, rotations
+from reproduction.studies.left_out import left_out
+from reproduction.studies.log_loss import log_loss
+from reproduction.studies.outliers import outliers
+from reproduction.studies.pathology import pathology
+from reproduction.studies.regions import regions
+from reproduction.studies.shifts import shifts
+
+STUDIES: dict[str, Callable[[Experiment, str, int], Measured]] = {
+    "regions": regions,
+    "pathology": pathology,
+    "outliers": outliers,
+    "attack": attack,
+    "halo": halo,
+    "left-out": left_out,
+    "log-loss": log_loss,
+    "images": image_sets,
+    "examples": examples,
+    "rotations": rotations,
+    "noise": noise,
+    "morph": morph,
+    "choice": choice,
+    "shifts": shifts,
+}
+
+__all__ = ["STUDIES"]

@@ -1,0 +1,148 @@
+"""A variational autoencoder with two latent dimensions, to walk from one digit to another.
+
+Architecture and loss are those of the weights the paper used; we train our own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from bacoun.datasets import Dataset
+from bacoun.randomness import as_generator, seeded
+from bacoun.training import train
+from reproduction.datasets import load_images
+from reproduction.datasets.sources import cache_folder, locate
+
+_N_STEPS = 21
+_AT_ONCE = 500
+_PUBLISHED = "dl4g_vae_2d_mnist.npz"
+
+
+class VAE(nn.Module):
+    """Images (N, 1, 28, 28) of shades from 0 to 1 -> codes (N, 2) -> images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.ModuleDict(
+            {
+                "conv1": nn.Conv2d(1, 64, 4, stride=2, padding=1),
+                "conv2": nn.Conv2d(64, 128, 4, stride=2, padding=1),
+                "fc_mu": nn.Linear(128 * 7 * 7, 2),
+                "fc_logvar": nn.Linear(128 * 7 * 7, 2),
+            }
+        )
+        self.decoder = nn.ModuleDict(
+            {
+                "fc": nn.Linear(2, 128 * 7 * 7),
+                "conv2": nn.ConvTranspose2d(128, 64, 4, stride=2, padding=1),
+                "conv1": nn.ConvTranspose2d(64, 1, 4, stride=2, padding=1),
+            }
+        )
+
+    def encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log variance (N, 2) of the code."""
+        hidden = self.encoder["conv1"](images).relu()
+        hidden = self.encoder["conv2"](hidden).relu().flatten(1)
+        return self.encoder["fc_mu"](hidden), self.encoder["fc_logvar"](hidden)
+
+    def logits(self, codes: Tensor) -> Tensor:
+        """Images (N, 1, 28, 28) before the sigmoid."""
+        hidden = self.decoder["fc"](codes).view(-1, 128, 7, 7)
+        hidden = self.decoder["conv2"](hidden).relu()
+        logits: Tensor = self.decoder["conv1"](hidden)
+        return logits
+
+    def loss(self, images: Tensor) -> Tensor:
+        """Negative evidence bound, nats an image."""
+        mean, log_variance = self.encode(images)
+        codes = mean + (0.5 * log_variance).exp() * torch.randn_like(mean)
+        misfit = nn.functional.binary_cross_entropy_with_logits(
+            self.logits(codes), images, reduction="sum"
+        )
+        surplus = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum()
+        return (misfit + surplus) / len(images)
+
+    @torch.no_grad()
+    def codes(self, images: np.ndarray) -> np.ndarray:
+        """Mean codes (N, 2) of images (N, 28, 28)."""
+        blocks = torch.from_numpy(images)[:, None].split(_AT_ONCE)
+        return torch.cat([self.encode(block)[0] for block in blocks]).numpy()
+
+    @torch.no_grad()
+    def images(self, codes: np.ndarray) -> np.ndarray:
+        """Images (N, 28, 28) of codes (N, 2)."""
+        return self.logits(torch.from_numpy(codes).float()).sigmoid()[:, 0].numpy()
+
+
+def trained_vae(epochs: int, n_images: int, seed: int) -> tuple[VAE, dict[str, float]]:
+    """The network and its loss on test images, beside that of the paper's weights if they are here.
+
+    Kept in the cache: training takes minutes.
+    """
+    path = cache_folder() / "vae" / f"{epochs}-{n_images}-{seed}.safetensors"
+    generator = as_generator(torch.Generator().manual_seed(seed))
+    with seeded(generator):
+        vae = VAE()
+    if path.exists():
+        vae.load_state_dict(load_file(path))
+    else:
+        images = torch.from_numpy(load_images("mnist")[0][:n_images])[:, None]
+        train(
+            vae,
+            vae.loss,
+            [images],
+            epochs=epochs,
+            batch_size=128,
+            learning_rate=1e-3,
+            generator=generator,
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = path.with_suffix(".half")
+        save_file(vae.state_dict(), half)
+        half.replace(path)
+    vae.eval()
+    losses = {"ours": test_loss(vae)}
+    published = _published()
+    if published is not None:
+        losses["paper"] = test_loss(published)
+    return vae, losses
+
+
+@torch.no_grad()
+def test_loss(vae: VAE) -> float:
+    """Mean loss over MNIST's test images, with one draw of the code for each."""
+    images = torch.from_numpy(load_images("mnist", "test")[0])[:, None]
+    with seeded(torch.Generator().manual_seed(0)):
+        return float(np.mean([float(vae.loss(block)) for block in images.split(_AT_ONCE)]))
+
+
+def _published() -> VAE | None:
+    folder = locate("mnist")
+    path = Path() if folder is None else folder.parent / "vae" / _PUBLISHED
+    if not path.is_file():
+        return None
+    vae = VAE()
+    with np.load(path) as arrays:
+        weights: dict[str, Any] = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    vae.load_state_dict(weights)
+    return vae.eval()
+
+
+def paths_between(vae: VAE, data: Dataset, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    """Codes (21, 2) and images (21, 28, 28) on the line from the middle of one digit to another's.
+
+    The middle is the median of the codes of test images; a choice by rule, not by eye.
+    """
+    ends = [
+        np.median(vae.codes(data.test_points[data.test_labels == digit]), axis=0)
+        for digit in (first, last)
+    ]
+    share = np.linspace(0, 1, _N_STEPS)[:, None]
+    line = (1 - share) * ends[0] + share * ends[1]
+    return line.astype(np.float32), vae.images(line)

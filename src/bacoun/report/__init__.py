@@ -1,5 +1,0 @@
-"""Results in, text and pictures out; nothing is fitted here."""
-
-from bacoun.report.display import UncertaintyDisplay
-
-__all__ = ["UncertaintyDisplay"]

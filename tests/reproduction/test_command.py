@@ -1,0 +1,54 @@
+"""The command itself, as a person runs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def reproduction(*words, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "reproduction", *words],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        timeout=300,
+        check=False,
+    )
+
+
+def test_it_prints_the_table_and_writes_records_and_figures(tmp_path):
+    run = reproduction("outliers", "--quick", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "Local outlier factor" in run.stdout
+    folder = tmp_path / "results" / "quick"
+    assert (folder / "outliers" / "flow-0.json").exists()
+    assert "| Flow |" in (folder / "outliers.md").read_text()
+    assert (folder / "figures" / "outliers-kept.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nonsense"], "the experiment must be one of"),
+        (["gmm", "--seeds", "0"], "at least 1"),
+        (["gmm", "--seeds", "many"], "valid integer"),
+        ([], "Missing argument"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_two(words, sentence, tmp_path):
+    run = reproduction(*words, cwd=tmp_path)
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert sentence in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_has_an_example():
+    assert "python -m reproduction gmm --quick" in reproduction("--help").stdout

@@ -1,0 +1,183 @@
+"""The studies on images, on small files in the layout of the real ones, and what they draw."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from reproduction.datasets.sources import CIFAR, EMNIST_BALANCED, EMNIST_LETTERS, write_idx
+from reproduction.pages.figures import draw_figures
+from reproduction.pages.tables import markdown_table
+from reproduction.pages.tables import number as shown
+from reproduction.run import run_experiment
+from reproduction.studies.images import as_bytes, rotated, typical
+from reproduction.studies.vae import VAE, trained_vae
+from scipy import ndimage
+
+from reproduction import load_records, missing_files, read_experiment
+from reproduction.datasets import load_images, load_mnist
+
+SMALL = {
+    "features": {"hidden": [8, 16], "epochs": 4},
+    "posterior": {"kind": "laplace", "n_draws": 30},
+}
+BACOUN = SMALL | {
+    "kind": "bacoun",
+    "boundary": {"n_components": 4, "epochs": 2, "blocks": 1, "hidden": 8},
+    "n_boundary": 100,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """scikit-learn's digits at 28 x 28 in place of MNIST; altered ones in place of the others."""
+    root = tmp_path_factory.mktemp("data")
+    images, labels = (np.concatenate(p) for p in zip(*map(digits, ("train", "test")), strict=True))
+    large = as_bytes(ndimage.zoom(images, (1, 3.5, 3.5), order=1))
+    (root / "mnist").mkdir()
+    for stem, rows in (("train", slice(0, 500)), ("t10k", slice(500, 800))):
+        write_idx(root / "mnist" / f"{stem}-images-idx3-ubyte.gz", large[rows])
+        write_idx(root / "mnist" / f"{stem}-labels-idx1-ubyte.gz", labels[rows].astype(np.uint8))
+    (root / "usps").mkdir()
+    half = large[:60, ::2, ::2]
+    parts = {f"{s}_images": half for s in ("train", "test")}
+    np.savez(root / "usps" / "usps.npz", **parts, train_labels=labels[:60], test_labels=labels[:60])
+    (root / "emnist").mkdir()
+    for name in (EMNIST_LETTERS, EMNIST_BALANCED):
+        np.savez(root / "emnist" / name, images=large[:60].swapaxes(1, 2), labels=labels[:60])
+    (root / "cifar10").mkdir()
+    colours = np.random.default_rng(0).integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
+    np.savez(root / "cifar10" / CIFAR, images=colours, labels=labels[:60])
+    return root
+
+
+def digits(split):
+    return load_images("digits", split)
+
+
+@pytest.fixture(autouse=True)
+def here(folder, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("BACOUN_DATA", str(folder))
+    monkeypatch.setenv("BACOUN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def small(name, methods=None, **options):
+    experiment = read_experiment(name, quick=True)
+    dataset = experiment.dataset | {"n_train": 300, "n_asked": 50}
+    methods = methods or {"BaCOUn": BACOUN, "NLM": SMALL | {"kind": "nlm"}}
+    return replace(
+        experiment, dataset=dataset, methods=methods, options=experiment.options | options
+    )
+
+
+def test_a_seed_draws_the_training_images_of_the_records():
+    data = load_mnist(n_train=50, n_asked=40, others=[], random_state=1)
+    rng = np.random.default_rng(1)
+    rng.permutation(10)
+    images, labels = load_images("mnist")
+    rows = rng.permutation(len(images))[:50]
+    np.testing.assert_array_equal(data.points, images[rows])
+    np.testing.assert_array_equal(data.labels, labels[rows])
+    assert len(data.regions["in"]) == 40
+
+
+def test_what_is_asked_changes_no_training_image():
+    few, many = load_mnist(n_train=50, others=[]), load_mnist(n_train=50)
+    np.testing.assert_array_equal(few.points, many.points)
+    assert set(many.regions) == {"in", "emnist-balanced", "emnist-letters", "usps", "cifar10"}
+
+
+def test_files_that_are_not_here_are_named(monkeypatch, tmp_path):
+    experiment = read_experiment("mnist-examples")
+    assert missing_files(experiment) == []
+    monkeypatch.setenv("BACOUN_DATA", str(tmp_path))
+    assert missing_files(experiment) == ["mnist", "usps"]
+    assert missing_files(read_experiment("wine")) == []
+
+
+def test_turning_by_right_angles_moves_pixels_and_changes_none():
+    images = load_images("digits")[0][:5]
+    np.testing.assert_allclose(rotated(images, 0), images)
+    np.testing.assert_allclose(rotated(images, 180), images[:, ::-1, ::-1], atol=1e-6)
+    np.testing.assert_allclose(rotated(images, 90), np.rot90(images, axes=(1, 2)), atol=1e-6)
+
+
+def test_the_typical_digit_is_the_one_nearest_to_the_mean():
+    data = load_mnist(n_train=50, others=[])
+    chosen = typical(data, 3, 7)
+    threes = data.test_points[data.test_labels == 3]
+    distance = np.square(threes - threes.mean(axis=0)).sum(axis=(1, 2))
+    np.testing.assert_array_equal(chosen[0], threes[distance.argmin()])
+    assert len(chosen) == 7
+    assert len(np.unique(chosen.reshape(7, -1), axis=0)) == 7
+
+
+def test_every_set_is_measured_and_drawn(tmp_path):
+    experiment = small("mnist")
+    records = run_experiment(experiment, tmp_path)
+    ours = next(record for record in records if record.method == "BaCOUn")
+    sets = {"emnist-balanced", "emnist-letters", "usps", "cifar10", "boundary", "smooth boundary"}
+    for measure in ("auroc", "aupr", "fpr_at_tpr"):
+        scores = ours.numbers[measure]
+        assert set(scores) == {"total", "aleatoric", "epistemic", "p_ood", "rarity"}
+        assert all(set(of_score) == sets for of_score in scores.values())
+    assert ours.numbers["auroc"]["rarity"]["cifar10"] > 0.9  # colourful noise is no digit
+    assert 0 <= ours.numbers["ece"] <= 1
+    table = markdown_table(experiment, records)
+    told, mean = ours.numbers["auroc"]["p_ood"]["usps"], ours.numbers["epistemic"]["in"]
+    assert f"| BaCOUn | p(OOD) | {told:.3f} / " in table
+    assert f"| BaCOUn | epistemic | {shown(mean)} ± " in table
+    assert "| NLM | p(OOD) |" not in table
+    (figure,) = draw_figures(experiment, records, tmp_path)
+    assert figure.with_suffix(".svg").exists()
+
+
+def test_a_fit_is_shared_between_experiments(tmp_path, monkeypatch):
+    run_experiment(small("mnist-noise", n_images=5), tmp_path)
+    monkeypatch.setattr("reproduction.fits.make_method", None)  # nothing may be fitted now
+    records = run_experiment(small("mnist-rotations", n_images=5), tmp_path)
+    assert {record.method for record in records} == {"BaCOUn", "NLM"}
+    assert 0 <= records[0].numbers["read as a 6 at 180"]["9"] <= 1
+    assert draw_figures(small("mnist-rotations"), records, tmp_path)
+
+
+def test_noise_is_measured_level_by_level(tmp_path):
+    experiment = small("mnist-noise", n_images=5)
+    records = run_experiment(experiment, tmp_path)
+    ours = next(record for record in records if record.method == "BaCOUn")
+    assert ours.arrays["epistemic"].shape == (11, 5)
+    rise = ours.numbers["epistemic"]["noisiest"] - ours.numbers["epistemic"]["clean"]
+    assert ours.numbers["epistemic"]["rise"] == pytest.approx(rise)
+    assert draw_figures(experiment, records, tmp_path)
+
+
+def test_images_to_show_are_chosen_by_rule_and_not_passed_on(tmp_path, monkeypatch):
+    methods = {
+        "BaCOUn": BACOUN,
+        "BNN": {"kind": "bnn", "hidden": [8], "n_iterations": 20, "n_draws": 3},
+    }
+    experiment = small("mnist-examples", methods, n_images=40)
+    records = run_experiment(experiment, tmp_path)
+    assert [name for name in records[0].arrays if name.startswith("images")] == ["images boundary"]
+    assert draw_figures(experiment, load_records(tmp_path, "mnist-examples"), tmp_path)
+    monkeypatch.setenv("BACOUN_DATA", str(tmp_path))
+    assert not draw_figures(experiment, load_records(tmp_path, "mnist-examples"), tmp_path)
+
+
+def test_a_morph_walks_from_one_digit_to_the_other(tmp_path):
+    experiment = small("mnist-morph", epochs=1, n_vae=200)
+    records = run_experiment(experiment, tmp_path)
+    for record in records:
+        assert record.arrays["images 0 to 5"].shape == (21, 28, 28)
+        assert 0 < record.numbers["epistemic"]["0 to 6"]["where"] < 1
+    assert draw_figures(experiment, records, tmp_path)
+
+
+def test_the_autoencoder_learns_and_is_kept():
+    vae, losses = trained_vae(3, 300, 0)
+    _, untrained = trained_vae(0, 300, 0)
+    assert losses["ours"] < 0.8 * untrained["ours"]
+    again, kept = trained_vae(3, 300, 0)
+    assert kept == losses
+    assert isinstance(again, VAE)
+    codes = vae.codes(load_images("mnist", "test")[0][:4])
+    assert vae.images(codes).shape == (4, 28, 28)

@@ -1,0 +1,95 @@
+import pytest
+from reproduction.methods import KINDS, make_method
+from reproduction.schema import merged, names, parse_experiment, read_experiment
+from reproduction.studies import STUDIES
+
+SMALL = """
+title = "t"
+study = "regions"
+seeds = [0, 1]
+columns = ["accuracy"]
+dataset = { kind = "moons" }
+[methods."A"]
+kind = "nlm"
+[quick]
+seeds = [0]
+methods = { "A" = { features = { epochs = 1 } } }
+"""
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_experiment_can_be_built(name, quick):
+    experiment = read_experiment(name, quick=quick)
+    assert experiment.study in STUDIES
+    assert experiment.seeds
+    for settings in experiment.methods.values():
+        if settings["kind"] in KINDS:
+            model = make_method(settings, seed=3)
+            assert model.random_state == 3
+
+
+@pytest.mark.parametrize("name", names())
+def test_quick_overlays_speak_of_methods_that_exist(name):
+    full, quick = read_experiment(name), read_experiment(name, quick=True)
+    assert set(full.methods) == set(quick.methods)
+
+
+def test_every_toml_file_has_a_place_in_the_order():
+    from importlib.resources import files
+
+    tomls = {file.name for file in (files("reproduction") / "experiments").iterdir()}
+    assert tomls == {f"{name}.toml" for name in names()}
+
+
+def test_quick_is_merged_on_top_and_only_when_asked():
+    assert parse_experiment("x", SMALL).seeds == [0, 1]
+    quick = parse_experiment("x", SMALL, quick=True)
+    assert quick.seeds == [0]
+    assert quick.methods["A"] == {"kind": "nlm", "features": {"epochs": 1}}
+
+
+def test_merging_reaches_into_tables_and_leaves_its_inputs_alone():
+    below, above = {"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 9}}
+    assert merged(below, above) == {"a": {"b": 9, "c": 2}, "d": 3}
+    assert below == {"a": {"b": 1, "c": 2}, "d": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("colour = 3\n" + SMALL, "it also holds colour"),
+        (SMALL.replace('title = "t"\n', ""), "must hold title"),
+        (SMALL + '[published."B"]\naccuracy = 1.0\n', "publishes numbers of B"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        parse_experiment("x", change)
+
+
+def test_an_unknown_experiment_is_refused_with_the_list():
+    with pytest.raises(ValueError, match=r"must be one of .*gmm.*; got 'nonsense'"):
+        read_experiment("nonsense")
+
+
+def test_a_number_of_seeds_replaces_the_files_own():
+    assert parse_experiment("x", SMALL, n_seeds=4).seeds == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="at least 1"):
+        parse_experiment("x", SMALL, n_seeds=0)
+
+
+def test_tables_reach_into_steps_and_none_is_spelled_out():
+    model = make_method(
+        {"kind": "bacoun", "boundary": "none", "posterior": {"kind": "laplace", "n_draws": 7}}, 0
+    )
+    assert model.boundary is None
+    assert type(model.posterior).__name__ == "Laplace"
+    assert model.posterior.n_draws == 7
+
+
+def test_a_preset_is_the_papers_with_changes_on_top():
+    model = make_method({"kind": "bacoun", "preset": "wine", "features": {"epochs": 3}}, 0)
+    assert model.features.epochs == 3
+    assert model.features.hidden == (64, 64, 64, 64)
+    assert model.boundary.radii == (5.0, 5.1)

@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+from reproduction.schema import parse_experiment, read_experiment
+from reproduction.studies import STUDIES
+from reproduction.studies.attack import descend
+from reproduction.studies.plane import grid, rays
+
+from bacoun.datasets import gaussian_mixture_log_density
+
+
+def test_rays_start_at_the_edge_of_the_data_and_end_at_three_radii():
+    points = np.random.default_rng(0).normal(size=(500, 2)) + 5
+    centre = points.mean(axis=0)
+    radius = np.linalg.norm(points - centre, axis=1).max()
+    asked = rays(points, np.array([1.0, 3.0]), n_rays=10)
+    distance = np.linalg.norm(asked - centre, axis=2)
+    np.testing.assert_allclose(distance, radius * np.array([[1.0], [3.0]]) * np.ones(10))
+
+
+def test_a_grid_runs_along_x_first():
+    np.testing.assert_array_equal(grid([0, 10], [1, 11], 2), [[0, 10], [1, 10], [0, 11], [1, 11]])
+
+
+def test_an_attack_finds_the_low_place_and_stays_beyond_the_data():
+    start = np.array([[0.0, 12.0], [0.0, -10.0]])
+    density = gaussian_mixture_log_density(start)
+    band = np.array([density.min() - 1, density.max() + 1])
+
+    def value(points):  # lowest at x = 3
+        return np.abs(points[:, 0] - 3)
+
+    end = descend(value, start, band, n_steps=30)
+    assert (value(end) < value(start) - 1).all()
+    reached = gaussian_mixture_log_density(end)
+    assert ((reached > band[0]) & (reached < band[1])).all()
+
+
+def test_an_attack_never_makes_a_point_look_less_familiar():
+    start = np.array([0.0, 12.0]) + np.random.default_rng(0).normal(size=(20, 2))
+    band = np.array([-1e3, 0.0])
+
+    def value(points):
+        return np.sin(3 * points).sum(axis=1)
+
+    assert (value(descend(value, start, band, 10)) <= value(start)).all()
+
+
+def test_the_log_density_of_the_mixture_integrates_to_one():
+    asked = grid([-25, -25], [25, 25], 300)
+    cell = (50 / 299) ** 2
+    assert np.exp(gaussian_mixture_log_density(asked)).sum() * cell == pytest.approx(1, abs=1e-3)
+
+
+def test_pathology_tells_far_points_from_data_by_bacoun_features():
+    experiment = read_experiment("pathology", quick=True)
+    numbers, arrays = STUDIES["pathology"](experiment, "BaCOUn, 2 x 64", 0)
+    assert numbers["logistic"]["edge"] > 0.85
+    assert set(arrays) >= {"map logistic", "map naive bayes", "edge"}
+    assert all(0 <= arrays[f"map {n}"].min() <= 1 for n in ("logistic", "naive bayes"))
+
+
+def test_outlier_scores_of_all_detectors_are_better_than_chance():
+    experiment = read_experiment("outliers", quick=True)
+    for method in experiment.methods:
+        numbers, arrays = STUDIES["outliers"](experiment, method, 0)
+        assert numbers["auroc"] > 0.8
+        assert 0.3 < numbers["precision_of_removed"] <= 1
+        assert len(arrays["scores"]) == 4200
+
+
+def test_an_unknown_study_is_refused(tmp_path):
+    from reproduction.run import run_experiment
+
+    text = """
+title = "t"
+study = "astrology"
+seeds = [0]
+columns = []
+dataset = { kind = "moons" }
+methods = {}
+"""
+    with pytest.raises(ValueError, match="the study of an experiment must be one of"):
+        run_experiment(parse_experiment("x", text), tmp_path)
