@@ -126,7 +126,7 @@ def test_other_column_names_are_refused_by_name(fast, moons):
 
 def test_two_columns_of_one_name_are_refused(fast, moons):
     X, y = moons
-    with pytest.raises(ValueError, match="columns of different names; some occur twice") as info:
+    with pytest.raises(ValueError, match="unique column names; some occur twice") as info:
         fast().fit(pd.DataFrame(X, columns=["a", "a"]), y)
     sentence(info)
 

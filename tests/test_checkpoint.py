@@ -1,7 +1,6 @@
 """A fit that was stopped, however often and wherever, ends as if it had not been."""
 
 import os
-import pickle
 import subprocess
 import sys
 import warnings
@@ -20,7 +19,7 @@ from bacoun.boundary import CompactShell, FlowOutlierRemover, FlowShell
 from bacoun.checkpoint import Checkpoint, fingerprint
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import HMC, Laplace, MeanField
-from bacoun.training import train
+from bacoun.posterior.hmc import _Chains
 
 GRID = np.random.default_rng(0).uniform(-4, 4, (40, 2))
 FLOW = {"epochs": 3, "blocks": 2, "hidden": 8, "batch_size": 32}
@@ -33,7 +32,7 @@ def tiny(**settings):
         "features": LearnedFeatures(
             hidden=(8, 16), epochs=4, learning_rate=1e-2, patience=1, dropout=0.2
         ),
-        "posterior": HMC(n_draws=20, n_chains=4, n_warmup=2, n_iterations=3),
+        "posterior": HMC(n_draws=20, n_chains=4, n_warmup=2, n_iterations=4),
         "n_boundary": 40,
         "random_state": 0,
     }
@@ -49,17 +48,6 @@ def _chains_need_not_settle():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".* has not settled")
         yield
-
-
-class Clock:
-    """Advances by a second each time it is read."""
-
-    def __init__(self):
-        self.now = 0
-
-    def __call__(self):
-        self.now += 1
-        return self.now
 
 
 class CtrlC:
@@ -89,12 +77,15 @@ def fit_until_done(model, data, checkpoint):
     raise AssertionError("it never ends")
 
 
-@pytest.mark.parametrize("every_seconds", [0, 3])
+@pytest.mark.parametrize("every_seconds", [0, 3600])
 @pytest.mark.parametrize(
     "settings",
     [
         {},
-        {"boundary": CompactShell(n_components=1, **FLOW), "posterior": Laplace(n_draws=20)},
+        {
+            "boundary": CompactShell(n_components=1, shell=FlowShell(**FLOW)),
+            "posterior": Laplace(n_draws=20),
+        },
         {"posterior": MeanField(n_draws=20, n_iterations=12, batch_size=64)},
         {"contamination": 0.1},
     ],
@@ -109,9 +100,7 @@ def test_a_fit_interrupted_in_every_epoch_ends_as_if_it_had_not_been(
     ctrl_c = CtrlC()
     monkeypatch.setattr("bacoun.classifier.progress_bars", ctrl_c.bars)
     model = tiny(**settings)
-    n_interrupted = fit_until_done(
-        model, moons, lambda: Checkpoint(tmp_path, every_seconds, clock=Clock())
-    )
+    n_interrupted = fit_until_done(model, moons, lambda: Checkpoint(tmp_path, every_seconds))
     assert n_interrupted == len(ctrl_c.heard) >= 3 + 3
     np.testing.assert_array_equal(answers(model), expected)
 
@@ -123,39 +112,15 @@ def test_without_a_seed_the_attempts_are_still_one_fit(moons, tmp_path):
     assert not np.array_equal(answers(tiny(random_state=None).fit(*moons)), answers(first))
 
 
-def elsewhere(jobs):
-    """Run joblib's jobs the way another process would, without the price of starting one."""
-    carried = [pickle.loads(pickle.dumps(job)) for job in jobs]
-    return [function(*arguments) for function, arguments, _ in carried]
-
-
-def test_flows_fitted_in_other_processes_are_resumed_in_this_one(moons, tmp_path, monkeypatch):
-    expected = answers(tiny().fit(*moons))
-
-    def stop(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bacoun.boundary.flow_shell.Parallel", lambda n_jobs: elsewhere)
-        patch.setattr(LearnedFeatures, "fit", stop)
-        with pytest.raises(KeyboardInterrupt):
-            tiny(n_jobs=2).fit(*moons, checkpoint=tmp_path)
-    assert len(list(tmp_path.glob("boundary.flow-*.training.checkpoint"))) == 2
-    resumed = tiny().fit(*moons, checkpoint=tmp_path)
-    np.testing.assert_array_equal(answers(resumed), expected)
-
-
 def test_a_finished_fit_is_not_done_again(moons, tmp_path, monkeypatch):
     model = tiny().fit(*moons, checkpoint=tmp_path)
     monkeypatch.setattr("bacoun.training._one_epoch", lambda *args: pytest.fail("trained again"))
     monkeypatch.setattr("bacoun.posterior.hmc.integrate", lambda *args: pytest.fail("drawn again"))
     again = tiny().fit(*moons, checkpoint=tmp_path)
     np.testing.assert_array_equal(answers(again), answers(model))
-    torch.testing.assert_close(again.posterior_.chains_, model.posterior_.chains_, atol=0, rtol=0)
-    assert again.features_.history_ == model.features_.history_
+    assert again.health_ == model.health_
     assert torch.equal(again.features_.held_out_rows_, model.features_.held_out_rows_)
     assert again.doubt_ == model.doubt_
-    assert again.boundary_.flows_[1].history_ == model.boundary_.flows_[1].history_
 
 
 def test_a_checkpoint_changes_no_bit_of_the_fit_and_no_stream(moons, tmp_path):
@@ -182,9 +147,7 @@ class Shell(BaseEstimator):
         return self.radius_ * z / z.norm(dim=1, keepdim=True)
 
 
-def test_a_step_that_takes_no_checkpoint_is_fitted_again_from_the_same_stream(
-    moons, tmp_path, monkeypatch
-):
+def test_a_step_without_state_is_fitted_again_from_the_same_stream(moons, tmp_path, monkeypatch):
     settings = {"boundary": Shell()}
     expected = tiny(**settings).fit(*moons).predict_proba(GRID)
     ctrl_c = CtrlC()
@@ -224,7 +187,7 @@ def attempt(checkpoint, out):
     np.save(out, model.fit(X, y, checkpoint=checkpoint).predict_proba_samples(grid))
 
 def states():
-    return set(Path(folder).glob("*/[0-9]*"))
+    return {(path, path.stat().st_mtime_ns) for path in Path(folder).glob("*.checkpoint")}
 
 def in_a_child(*args, seconds=None):
     before = states()
@@ -270,7 +233,6 @@ def test_a_fit_killed_at_random_moments_ends_as_if_it_had_not_been(moons, tmp_pa
     assert int(result.stdout) >= 3
     whole, killed = (np.load(f"{tmp_path}/samples-{name}.npy") for name in ("whole", "killed"))
     np.testing.assert_allclose(killed, whole, rtol=0, atol=1e-6)
-    assert not list((tmp_path / "checkpoint").glob("*/.*"))  # what was cut short is swept up
 
 
 # --- refusals and damage ------------------------------------------------------------------------
@@ -325,7 +287,7 @@ def test_the_kind_of_table_and_the_number_of_jobs_may_change(moons, tmp_path):
 def test_a_damaged_state_counts_as_absent(moons, tmp_path, name):
     expected = answers(tiny().fit(*moons, checkpoint=tmp_path))
     damaged = sorted(tmp_path.rglob(name))
-    assert len(damaged) == 1 + 2 + 1 + 1  # the run, two flows, the network, the chains
+    assert len(damaged) == 1 + 3  # the run and the steps
     for file in damaged:
         file.write_bytes(file.read_bytes()[:50])
         np.testing.assert_array_equal(answers(tiny().fit(*moons, checkpoint=tmp_path)), expected)
@@ -334,43 +296,23 @@ def test_a_damaged_state_counts_as_absent(moons, tmp_path, name):
 # --- the folder ---------------------------------------------------------------------------------
 
 
-def number(value):
-    return lambda: {"value": value, "tensor": torch.tensor([value, float("nan")])}
-
-
-def test_the_state_before_is_loaded_if_the_last_is_damaged(tmp_path, monkeypatch):
+def test_a_state_is_replaced_by_the_next_and_absent_if_damaged(tmp_path):
     checkpoint = Checkpoint(tmp_path)
-    with monkeypatch.context() as patch:  # killed before it could sweep up
-        patch.setattr("bacoun.checkpoint.shutil.rmtree", lambda *args, **kwargs: None)
-        for value in range(12):
-            checkpoint.save("loop", number(value), now=True)
-    assert checkpoint.load("loop")["value"] == 11
-    last = max(tmp_path.glob("loop.checkpoint/*"), key=lambda entry: int(entry.name.split("-")[0]))
-    (last / "model.safetensors").unlink()
-    assert checkpoint.load("loop")["value"] == 10
-    checkpoint.save("loop", number(99), now=True)
-    assert checkpoint.load("loop")["value"] == 99
-    assert len(list(tmp_path.glob("loop.checkpoint/*"))) == 1
-
-
-def test_names_and_sections_do_not_meet(tmp_path):
-    whole = Checkpoint(tmp_path)
-    parts = [whole, whole.section("a"), whole.section("b"), whole.section("a").section("b")]
-    for value, part in enumerate(parts):
-        assert part.load("loop") is None
-        part.save("loop", number(value), now=True)
-    assert [part.load("loop")["value"] for part in parts] == [0, 1, 2, 3]
-    assert pickle.loads(pickle.dumps(parts[3])).load("loop")["value"] == 3
-    parts[1].clear()
-    assert [part.load("loop") is None for part in parts] == [False, True, False, True]
+    assert checkpoint.load("loop") is None
+    for value in range(3):
+        checkpoint.save("loop", {"value": value, "tensor": torch.tensor([value, float("nan")])})
+    assert checkpoint.load("loop")["value"] == 2
+    assert len(list(tmp_path.iterdir())) == 1
+    (tmp_path / "loop.checkpoint" / "model.safetensors").unlink()
+    assert checkpoint.load("loop") is None
 
 
 def test_clearing_leaves_nothing_of_ours_and_all_that_is_not(tmp_path):
     folder = tmp_path / "folder"
     checkpoint = Checkpoint(folder)
     checkpoint.clear()
-    checkpoint.save("loop", number(1), now=True)
-    checkpoint.section("part").save("loop", number(1), now=True)
+    checkpoint.save("loop", {})
+    (folder / ".loop.checkpoint.0123abcd.tmp").mkdir()  # what a killed process leaves
     (folder / "thesis.tex").write_text("years of work")
     checkpoint.clear()
     assert [file.name for file in folder.iterdir()] == ["thesis.tex"]
@@ -379,43 +321,32 @@ def test_clearing_leaves_nothing_of_ours_and_all_that_is_not(tmp_path):
     assert not folder.exists()
 
 
-def test_saves_are_rationed_over_all_sections_and_states_not_even_built(tmp_path):
-    clock = Clock()
-    checkpoint = Checkpoint(tmp_path, every_seconds=10, clock=clock)
-    built = []
-
-    def state():
-        built.append(clock.now)
-        return {}
-
-    for _ in range(20):
-        checkpoint.section("a").save("loop", state)
-        checkpoint.section("b").save("loop", state)
-    assert len(built) == 4
-    assert min(np.diff(built)) >= 10
-    checkpoint.save("loop", state, now=True)
-    checkpoint.save("loop", state, now=True)
-    assert built[-1] - built[-2] <= 1
+def test_a_save_is_due_after_a_while(tmp_path):
+    assert not Checkpoint(tmp_path, every_seconds=3600).is_due()
+    checkpoint = Checkpoint(tmp_path, every_seconds=0)
+    assert checkpoint.is_due()
+    checkpoint.every_seconds = 3600
+    checkpoint.save("loop", {})
+    assert not checkpoint.is_due()
 
 
-def test_training_writes_once_a_minute_and_at_the_end(tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(
-        "bacoun.checkpoint.write_model",
-        lambda content, path, overwrite: written.append(len(content["train"])),
-    )
-    module = nn.Linear(1, 1)
-    train(
-        module,
-        lambda batch: module(batch).mean(),
-        [torch.zeros(4, 1)],
-        epochs=150,
-        batch_size=4,
-        learning_rate=0.1,
-        generator=torch.Generator().manual_seed(0),
-        checkpoint=Checkpoint(tmp_path, clock=Clock()),  # an epoch takes a second
-    )
-    assert written == [60, 120, 150]
+def test_the_sampler_saves_its_chains_while_it_runs(moons, tmp_path, monkeypatch):
+    """What is lost is not the whole sampling, which may take an hour."""
+    expected = answers(tiny().fit(*moons))
+    ctrl_c = CtrlC()
+    ctrl_c.heard = [(name, epoch) for name in ("boundary", "features") for epoch in range(99)]
+    ctrl_c.heard += [("posterior", epoch) for epoch in range(4)]
+    with monkeypatch.context() as patch:
+        patch.setattr("bacoun.classifier.progress_bars", ctrl_c.bars)
+        with pytest.raises(KeyboardInterrupt):
+            tiny().fit(*moons, checkpoint=Checkpoint(tmp_path, every_seconds=0))
+    assert (tmp_path / "chains.checkpoint").is_dir()
+    n_advanced = []
+    advance = _Chains.advance
+    monkeypatch.setattr(_Chains, "advance", lambda *args: n_advanced.append(advance(*args)))
+    resumed = tiny().fit(*moons, checkpoint=tmp_path)
+    assert len(n_advanced) < 2 + 4
+    np.testing.assert_array_equal(answers(resumed), expected)
 
 
 class Loose:

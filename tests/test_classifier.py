@@ -690,6 +690,7 @@ def test_with_neither_density_nor_edge_there_is_nothing_to_doubt_by(fast, moons)
 def test_n_jobs_is_handed_to_the_boundary_unless_it_has_its_own(fast):
     assert fast(n_jobs=2)._fresh_steps()[0].n_jobs == 2
     assert fast(n_jobs=2).set_params(boundary__n_jobs=3)._fresh_steps()[0].n_jobs == 3
+    assert BaCOUnClassifier(n_jobs=2)._fresh_steps()[0].shell.n_jobs == 2
 
 
 # --- progress -------------------------------------------------------------------------------------

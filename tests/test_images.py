@@ -8,12 +8,12 @@ from torch import nn
 
 from bacoun import BaCOUnClassifier
 from bacoun.baselines import GP, NLM, DeepEnsemble, MCDropout
-from bacoun.boundary import CompactShell
+from bacoun.boundary import CompactShell, FlowShell
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
 
 QUICK = {
-    "boundary": CompactShell(n_components=8, epochs=5, blocks=2, hidden=16),
+    "boundary": CompactShell(n_components=8, shell=FlowShell(epochs=5, blocks=2, hidden=16)),
     "features": LearnedFeatures(hidden=(16, 32), epochs=30),
     "posterior": Laplace(n_draws=50),
     "n_boundary": 200,
@@ -134,8 +134,8 @@ def test_update_and_outliers_take_images(model, digits):
     "baseline",
     [
         NLM(features=QUICK["features"], posterior=QUICK["posterior"]),
-        MCDropout(hidden=(16,), epochs=3, n_draws=5),
-        DeepEnsemble(n_members=2, hidden=(16,), epochs=3),
+        MCDropout(network=LearnedFeatures(hidden=(16,), epochs=3), n_draws=5),
+        DeepEnsemble(n_members=2, network=LearnedFeatures(hidden=(16,), epochs=3)),
         GP(n_inducing=20, n_iterations=20, n_draws=10),
     ],
     ids=lambda model: type(model).__name__,
@@ -152,7 +152,7 @@ def test_many_inputs_get_a_compact_edge_few_do_not():
     for width, is_compact in ((128, False), (129, True)):
         X = rng.normal(size=(60, width))
         model = BaCOUnClassifier(
-            boundary=CompactShell(epochs=1, blocks=1, hidden=4),
+            boundary=CompactShell(shell=FlowShell(epochs=1, blocks=1, hidden=4)),
             features=LearnedFeatures(hidden=(8,), epochs=1),
             posterior=Laplace(n_draws=10),
             n_boundary=50,
@@ -165,7 +165,7 @@ def test_the_prior_does_not_depend_on_how_the_posterior_is_given(digits):
     X, y = digits[0][:80], digits[1][:80]
     small = QUICK | {
         "features": LearnedFeatures(hidden=(8,), epochs=2),
-        "boundary": CompactShell(n_components=4, epochs=1, blocks=1, hidden=4),
+        "boundary": CompactShell(n_components=4, shell=FlowShell(epochs=1, blocks=1, hidden=4)),
         "n_boundary": 40,
     }
     by_name = BaCOUnClassifier(**small | {"posterior": "laplace"})

@@ -93,7 +93,7 @@ def test_the_graph_agrees_on_the_edge(fast, moons, tmp_path):
         {"posterior": HMC(n_draws=40, n_chains=8, n_warmup=10, n_iterations=20)},
         {"posterior": Laplace(n_draws=40, fit_intercept=False)},
         {"boundary": None},
-        {"boundary": CompactShell(epochs=3, blocks=3)},
+        {"boundary": CompactShell(shell=FlowShell(epochs=3, blocks=3))},
         {"boundary": FlowShell(epochs=3, blocks=1, per_class=False)},
         {"boundary": FlowShell(blocks=0)},
         {"boundary": FlowShell(epochs=3, blocks=2, batch_norm=True), "ood_prior": 0.0},
@@ -195,7 +195,10 @@ def test_metadata_name_classes_and_columns(fast, moons, tmp_path):
         ({"posterior": MeanField(n_draws=5, n_iterations=10)}, "got MeanField. Fit with one"),
         ({"features": nn.Sequential(nn.Linear(2, 4), nn.Tanh())}, "this network has a Tanh"),
         ({"boundary": FlowShell(epochs=3, blocks=2, batch_norm=True)}, "flows with batch_norm"),
-        ({"boundary": CompactShell(n_components=2, epochs=3)}, "has its principal components"),
+        (
+            {"boundary": CompactShell(n_components=2, shell=FlowShell(epochs=3))},
+            "has its principal components",
+        ),
         ({"boundary": DenseBox()}, "DenseBox has code of your own"),
     ],
 )

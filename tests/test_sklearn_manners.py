@@ -50,14 +50,14 @@ def test_clone_copies_settings_and_forgets_the_fit(fast, moons):
     )
 
 
-@pytest.mark.parametrize("name", ["boundary__epochs", "boundary__radii", "features__hidden"])
+@pytest.mark.parametrize("name", ["boundary__shell__epochs", "boundary__residual", "features__hidden"])
 def test_nested_settings_are_listed_also_when_the_step_is_given_by_name(name):
     assert name in BaCOUnClassifier().get_params()
     assert name not in BaCOUnClassifier().get_params(deep=False)
 
 
 def test_setting_a_nested_value_turns_a_name_into_a_step():
-    model = BaCOUnClassifier().set_params(boundary__epochs=7, posterior__prior_scale=0.5)
+    model = BaCOUnClassifier().set_params(boundary__shell__epochs=7, posterior__prior_scale=0.5)
     assert isinstance(model.boundary, CompactShell)
     assert model.boundary.epochs == 7
     assert isinstance(model.posterior, HMC)

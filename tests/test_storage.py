@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bacoun.storage import read_model, write_model
+from bacoun.storage import read_folder, write_folder
 
 plain = (
     st.none()
@@ -40,7 +40,7 @@ contents = st.recursive(
 @pytest.fixture
 def saved(tmp_path) -> Path:
     path = tmp_path / "model"
-    write_model(example(1.0), path, overwrite=False)
+    write_folder(example(1.0), path, overwrite=False)
     return path
 
 
@@ -73,25 +73,25 @@ def assert_same(one, other):
 @settings(deadline=None, max_examples=60)
 def test_reading_undoes_writing(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("round") / "trip"
-    write_model({"content": content}, path, overwrite=False)
-    assert_same(read_model(path), {"content": content})
+    write_folder({"content": content}, path, overwrite=False)
+    assert_same(read_folder(path), {"content": content})
 
 
 def test_tuples_come_back_as_lists(tmp_path):
-    write_model({"radii": (3.0, 3.1)}, tmp_path / "model", overwrite=False)
-    assert read_model(tmp_path / "model") == {"radii": [3.0, 3.1]}
+    write_folder({"radii": (3.0, 3.1)}, tmp_path / "model", overwrite=False)
+    assert read_folder(tmp_path / "model") == {"radii": [3.0, 3.1]}
 
 
 def test_tensors_that_share_memory_are_saved(tmp_path):
     table = torch.arange(12.0).reshape(3, 4)
     content = {"tied": [table, table], "view": table[1:], "transposed": table.T}
-    write_model(content, tmp_path / "model", overwrite=False)
-    assert_same(read_model(tmp_path / "model"), content)
+    write_folder(content, tmp_path / "model", overwrite=False)
+    assert_same(read_folder(tmp_path / "model"), content)
 
 
 def test_missing_parents_are_made(tmp_path):
-    write_model(example(1.0), tmp_path / "new" / "deep" / "model", overwrite=False)
-    assert_same(read_model(tmp_path / "new" / "deep" / "model"), example(1.0))
+    write_folder(example(1.0), tmp_path / "new" / "deep" / "model", overwrite=False)
+    assert_same(read_folder(tmp_path / "new" / "deep" / "model"), example(1.0))
 
 
 def test_a_saved_model_is_two_files_and_nothing_beside_it(saved):
@@ -101,23 +101,23 @@ def test_a_saved_model_is_two_files_and_nothing_beside_it(saved):
 
 def test_an_existing_folder_is_kept_unless_overwrite(saved):
     with pytest.raises(FileExistsError, match=r"path must not exist yet; '.*model' does\."):
-        write_model(example(2.0), saved, overwrite=False)
-    assert_same(read_model(saved), example(1.0))
-    write_model(example(2.0), saved, overwrite=True)
-    assert_same(read_model(saved), example(2.0))
+        write_folder(example(2.0), saved, overwrite=False)
+    assert_same(read_folder(saved), example(1.0))
+    write_folder(example(2.0), saved, overwrite=True)
+    assert_same(read_folder(saved), example(2.0))
     assert list(saved.parent.iterdir()) == [saved]
 
 
 def test_overwrite_fills_an_empty_folder(tmp_path):
-    write_model(example(1.0), tmp_path, overwrite=True)
-    assert_same(read_model(tmp_path), example(1.0))
+    write_folder(example(1.0), tmp_path, overwrite=True)
+    assert_same(read_folder(tmp_path), example(1.0))
 
 
 def test_overwrite_refuses_what_is_no_model(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     for path in (tmp_path, tmp_path / "thesis.tex"):
         with pytest.raises(FileExistsError, match="overwrite=True replaces a saved model; "):
-            write_model(example(1.0), path, overwrite=True)
+            write_folder(example(1.0), path, overwrite=True)
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
@@ -125,19 +125,19 @@ def test_overwrite_refuses_what_is_no_model(tmp_path):
 def test_a_missing_file_is_named(saved, name):
     (saved / name).unlink()
     with pytest.raises(FileNotFoundError, match=rf"^path must be .*; '.*model' has no {name}\.$"):
-        read_model(saved)
+        read_folder(saved)
 
 
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"'.*nowhere' has no model\.json"):
-        read_model(tmp_path / "nowhere")
+        read_folder(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "3", "{'format': 1}", "\udcff"])
 def test_a_document_that_is_none_is_called_damaged(saved, text):
     (saved / "model.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(ValueError, match=r"^'.*model\.json' is damaged; save the model again\.$"):
-        read_model(saved)
+        read_folder(saved)
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.9, 0.999])
@@ -146,7 +146,7 @@ def test_a_truncated_file_is_refused(saved, name, kept):
     whole = (saved / name).read_bytes()
     (saved / name).write_bytes(whole[: int(kept * len(whole))])
     with pytest.raises(ValueError, match=rf"^'.*{name}' (is damaged|was changed after saving);"):
-        read_model(saved)
+        read_folder(saved)
 
 
 def test_a_tampered_document_is_refused(saved):
@@ -154,20 +154,20 @@ def test_a_tampered_document_is_refused(saved):
     document["steps"][2]["radii"] = [1.0, 2.0]
     (saved / "model.json").write_text(json.dumps(document))
     with pytest.raises(ValueError, match=r"model\.json' was changed after saving; save the model"):
-        read_model(saved)
+        read_folder(saved)
 
 
 @given(position=st.integers(0, 10**6))
 @settings(deadline=None, max_examples=30)
 def test_one_flipped_bit_in_the_tensors_is_refused(tmp_path_factory, position):
     path = tmp_path_factory.mktemp("flip") / "model"
-    write_model(example(1.0), path, overwrite=False)
+    write_folder(example(1.0), path, overwrite=False)
     file = path / "model.safetensors"
     altered = bytearray(file.read_bytes())
     altered[position % len(altered)] ^= 1
     file.write_bytes(altered)
     with pytest.raises(ValueError, match=r"safetensors' was changed after saving; save the model"):
-        read_model(path)
+        read_folder(path)
 
 
 def test_a_future_format_is_named(saved):
@@ -175,26 +175,26 @@ def test_a_future_format_is_named(saved):
     document["format"] = 7
     (saved / "model.json").write_text(json.dumps(document))
     with pytest.raises(ValueError, match="has format 7, this version of bacoun reads 2"):
-        read_model(saved)
+        read_folder(saved)
 
 
 @pytest.mark.parametrize("unwritable", [math.nan, object()])
 def test_content_that_is_not_plain_leaves_nothing_behind(tmp_path, unwritable):
     with pytest.raises((ValueError, TypeError)):
-        write_model({"value": unwritable}, tmp_path / "model", overwrite=False)
+        write_folder({"value": unwritable}, tmp_path / "model", overwrite=False)
     assert list(tmp_path.iterdir()) == []
 
 
 WRITE_TOO_LARGE_FILES = """
 import resource, sys, torch
-from bacoun.storage import write_model
+from bacoun.storage import write_folder
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 large_tensors = {"weights": torch.zeros(100_000), "names": []}
 large_document = {"weights": torch.zeros(1), "names": ["n" * 100] * 1_000}
 for path in sys.argv[1:]:
     for content in (large_tensors, large_document):
         try:
-            write_model(content, path, overwrite=True)
+            write_folder(content, path, overwrite=True)
         except Exception as error:
             print(error)
 """
@@ -202,7 +202,7 @@ for path in sys.argv[1:]:
 
 def test_a_failed_write_leaves_nothing_behind_and_the_old_model_whole(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
-    write_model(example(1.0), old, overwrite=False)
+    write_folder(example(1.0), old, overwrite=False)
     result = subprocess.run(
         [sys.executable, "-c", WRITE_TOO_LARGE_FILES, str(old), str(new)],
         capture_output=True,
@@ -211,4 +211,4 @@ def test_a_failed_write_leaves_nothing_behind_and_the_old_model_whole(tmp_path):
     )
     assert result.stdout.count("File too large") == 4
     assert list(tmp_path.iterdir()) == [old]
-    assert_same(read_model(old), example(1.0))
+    assert_same(read_folder(old), example(1.0))

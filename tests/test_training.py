@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch import Generator, nn
 
-from bacoun.checkpoint import Checkpoint
 from bacoun.randomness import seeded
 from bacoun.training import _split, train
 
@@ -245,61 +244,6 @@ def test_one_seed_gives_one_answer_whatever_the_global_stream_which_stays_untouc
         answers.append(module[1].weight)
     assert torch.equal(*answers)
 
-
-@pytest.mark.parametrize("patience", [None, 2])
-@pytest.mark.parametrize("stop_after", [1, 3, 5])
-def test_training_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, patience, stop_after):
-    def run(folder, on_epoch=None):
-        with seeded(generator(4)):
-            body = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.5)).double()
-        module = nn.Sequential(linear(3, 3).requires_grad_(False), body, linear(8))
-        stream = generator(5)
-        history = train(
-            module,
-            half_squared_error(module),
-            line(),
-            epochs=6,
-            batch_size=10,
-            learning_rate=0.1,
-            patience=patience,
-            generator=stream,
-            on_epoch=on_epoch,
-            checkpoint=Checkpoint(folder, every_seconds=0),
-        )
-        return history, module.state_dict(), stream.get_state()
-
-    def stop(done, planned):
-        if done == stop_after:
-            raise KeyboardInterrupt
-
-    history, weights, stream = run(tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "stopped", stop)
-    again, same_weights, same_stream = run(tmp_path / "stopped")
-    assert again == history
-    assert torch.equal(again.held_out_rows, history.held_out_rows)
-    assert torch.equal(same_stream, stream)
-    for name, weight in weights.items():
-        assert torch.equal(same_weights[name], weight)
-
-
-def test_a_checkpoint_holds_losses_that_are_no_numbers(tmp_path):
-    for _ in range(2):
-        module = linear(1)
-        history = train(
-            module,
-            lambda batch, module=module: (module(batch) * float("nan")).mean(),
-            [torch.ones(20, 1, dtype=torch.float64)],
-            epochs=3,
-            batch_size=20,
-            learning_rate=0.1,
-            patience=5,
-            generator=generator(),
-            checkpoint=Checkpoint(tmp_path, every_seconds=0),
-        )
-        assert np.isnan(history.train).all()
-        assert np.isnan(history.held_out).all()
-        assert len(history.held_out) == 3
 
 
 def test_copies_of_a_row_are_held_out_together():

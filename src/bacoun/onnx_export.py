@@ -18,15 +18,15 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from bacoun.atomic import atomic_write
+from bacoun.base import FAR
 from bacoun.boundary import CompactShell, FlowShell
 from bacoun.boundary.flow import LARGEST_LOG_SCALE, Flow
 from bacoun.classifier import BaCOUnClassifier
-from bacoun.estimator import FAR
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
 from bacoun.posterior.head import ReducedHead
 from bacoun.uncertainty.doubt import LARGEST_ODDS, Doubt
-from bacoun.whole import whole_file
 
 _OPSET, _IR_VERSION = 18, 8  # of 2022, so that runtimes need not be new
 
@@ -70,7 +70,7 @@ def export_onnx(
     }
     graph = _model_of(classifier, metadata)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(target) as file:
+    with atomic_write(target) as file:
         file.write(graph)
 
 

@@ -1,15 +1,16 @@
-"""The three steps by name: from a name to an object, and from a fitted object to a file."""
+"""The three steps by name: how a name becomes an object, and how a step is fitted."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
-import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
 from bacoun import boundary, features, posterior
+from bacoun.checkpoint import Checkpoint
 from bacoun.protocols import FeatureMap
 
 STEPS: dict[str, dict[str, Any]] = {
@@ -19,17 +20,6 @@ STEPS: dict[str, dict[str, Any]] = {
 }
 
 VERBS = {"boundary": "sample", "features": "transform", "posterior": "predict_proba_samples"}
-
-
-def fit_step(
-    step: Any,
-    *data: Tensor,
-    generator: torch.Generator,
-    **offered: Any,
-) -> Any:
-    """Fit a step; what is offered besides, such as a progress callback, if its `fit` takes it."""
-    extra = {name: value for name, value in offered.items() if has_fit_parameter(step, name)}
-    return step.fit(*data, generator=generator, **extra)
 
 
 def make_step(name: str, value: Any) -> Any:
@@ -48,68 +38,54 @@ def make_step(name: str, value: Any) -> Any:
     return value
 
 
-def settings_of(step: Any) -> dict[str, Any]:
-    """Constructor arguments of a step; none if it is no scikit-learn estimator."""
-    return step.get_params(deep=False) if hasattr(step, "get_params") else {}
+class NamedSteps(BaseEstimator):
+    """Settings that reach into steps given by name, as scikit-learn's do into objects."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Settings; `deep` lists those of the steps too (`boundary__radii`), named or given."""
+        params: dict[str, Any] = super().get_params(deep=deep)
+        for name in STEPS if deep else ():
+            if isinstance(params.get(name), str) and params[name] in STEPS[name]:
+                nested = make_step(name, params[name]).get_params()
+                params |= {f"{name}__{key}": value for key, value in nested.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings; a step given by name becomes an object when one of its own is set."""
+        for name in STEPS:
+            value = params.get(name, getattr(self, name))
+            nested = next((key for key in params if key.startswith(f"{name}__")), None)
+            if nested is not None and value is None:
+                raise ValueError(f"{nested} needs a {name}; it is None. Set {name} as well.")
+            if nested is not None and isinstance(value, str):
+                params[name] = make_step(name, value)
+        super().set_params(**params)
+        return self
 
 
-def pack_step(name: str, step: Any) -> dict[str, Any] | None:
-    """A fitted built-in step as plain values and tensors."""
-    if step is None:
-        return None
-    for kind, built_in in STEPS[name].items():
-        if type(step) is built_in:
-            settings = plain(settings_of(step))
-            if isinstance(settings.get("body"), nn.Module):
-                settings["body"] = None
-            return {"kind": kind, "settings": settings, "state": plain(step.get_state())}
-    raise ValueError(
-        f"{name} must be one of {sorted(STEPS[name])} to be saved; got {type(step).__name__}. "
-        "Keep a model with steps of your own by joblib.dump."
-    )
+def fit_step(
+    name: str,
+    step: Any,
+    *data: Tensor,
+    generator: torch.Generator,
+    checkpoint: Checkpoint | None = None,
+    **offered: Any,
+) -> Any:
+    """Fit a step, or load it from a checkpoint in which it was finished.
 
-
-def unpack_step(name: str, packed: dict[str, Any] | None, body: nn.Module | None) -> Any:
-    """Undo `pack_step`; `body` stands in for a module that files cannot hold."""
-    if packed is None:
-        return None
-    settings = {key: _as_tuple(value) for key, value in packed["settings"].items()}
-    if "body" in settings and settings["body"] is None:
-        if body is None:
-            raise ValueError(
-                "body must be given: this model was fitted with a module of its own, and files "
-                "hold only the weights. Use load(path, body=...)."
-            )
-        settings["body"] = body
-    step = STEPS[name][packed["kind"]](**settings)
-    if isinstance(settings.get("body"), nn.Module):
-        try:
-            return step.set_state(packed["state"])
-        except RuntimeError as error:
-            raise ValueError(
-                "body must be built like the one the model was fitted with; its weights have other "
-                "names or shapes. Pass the same architecture."
-            ) from error
-    return step.set_state(packed["state"])
-
-
-def plain(value: Any) -> Any:
-    """A value without NumPy, whose numbers a grid search leaves behind and JSON does not know."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples
-
-
-def to_device(value: Any, device: str) -> Any:
-    """Nested values with every tensor moved to `device`."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: to_device(item, device) for key, item in value.items()}
-    return [to_device(item, device) for item in value] if isinstance(value, list) else value
+    Parameters
+    ----------
+    offered
+        More arguments, such as a progress callback, passed on if the step's `fit` takes them.
+    """
+    saved = None if checkpoint is None else checkpoint.load(name)
+    if saved is not None and hasattr(step, "set_state"):
+        generator.set_state(saved["generator"])
+        return step.set_state(saved["state"])
+    offered |= {"checkpoint": checkpoint}
+    extra = {key: value for key, value in offered.items() if has_fit_parameter(step, key)}
+    step = step.fit(*data, generator=generator, **extra)
+    if checkpoint is not None and hasattr(step, "get_state"):
+        state = {"state": step.get_state(), "generator": generator.get_state()}
+        checkpoint.save(name, state)
+    return step

@@ -1,7 +1,7 @@
-"""A fitted model <-> a folder of JSON and safetensors. No pickle.
+"""Nested plain values and tensors <-> a folder of JSON and safetensors. No pickle.
 
-`model.json` holds plain values and names the tensors in `model.safetensors`; it also holds the
-digest of both, so that a truncated or altered folder is refused.
+`model.json` holds plain values and names the tensors in `model.safetensors`. It also holds a
+checksum of both, so that a truncated or altered folder is refused.
 """
 
 from __future__ import annotations
@@ -9,22 +9,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from bacoun.whole import whole_folder
+from bacoun.atomic import atomic_folder
 
 FORMAT = 2
 _DOCUMENT, _TENSORS = "model.json", "model.safetensors"
 
 
-def write_model(content: dict[str, Any], path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Write nested plain values and tensors to the folder `path`, whole or not at all."""
+def write_folder(content: dict[str, Any], path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Write nested plain values and tensors to the folder `path`, atomically."""
     target = Path(path)
     if target.exists() and not overwrite:
         raise FileExistsError(
@@ -37,21 +40,21 @@ def write_model(content: dict[str, Any], path: str | os.PathLike[str], *, overwr
     target.parent.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
     plain = _take_out_tensors(content, "", tensors)
-    with whole_folder(target) as folder:
+    with atomic_folder(target) as folder:
         save_file(tensors, folder / _TENSORS)
         document = {
             "format": FORMAT,
-            "tensors_digest": _digest_of_file(folder / _TENSORS),
+            "tensors_checksum": _checksum_of_file(folder / _TENSORS),
             **plain,
         }
-        document["digest"] = _digest(document)
+        document["checksum"] = _checksum(document)
         (folder / _DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False))
         for name in (_DOCUMENT, _TENSORS):
             _flush_to_disk(folder / name)
 
 
-def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read what `write_model` wrote; a ValueError says in one sentence what is wrong with it."""
+def read_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read what `write_folder` wrote; a ValueError says in one sentence what is wrong with it."""
     folder = Path(path)
     for name in (_DOCUMENT, _TENSORS):
         if not (folder / name).is_file():
@@ -68,9 +71,9 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"'{folder}' has format {written}, this version of bacoun reads {FORMAT}. "
             "Fit the model again, or install the version of bacoun that wrote it."
         )
-    if document.pop("digest", None) != _digest(document):
+    if document.pop("checksum", None) != _checksum(document):
         raise ValueError(f"'{folder / _DOCUMENT}' was changed after saving; save the model again.")
-    if document.pop("tensors_digest") != _digest_of_file(folder / _TENSORS):
+    if document.pop("tensors_checksum") != _checksum_of_file(folder / _TENSORS):
         raise ValueError(f"'{folder / _TENSORS}' was changed after saving; save the model again.")
     try:
         tensors = load_file(folder / _TENSORS)
@@ -79,6 +82,25 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
     del document["format"]
     content: dict[str, Any] = _put_back_tensors(document, tensors)
     return content
+
+
+@contextmanager
+def refuse_incomplete(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what goes wrong while a model is rebuilt from `path` into one sentence."""
+    try:
+        yield
+    except (KeyError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"'{path}' does not hold a complete model: {reason}.") from error
+
+
+def plain(value: Any) -> Any:
+    """A value without NumPy scalars, which a grid search leaves behind and JSON does not know."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _take_out_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
@@ -105,11 +127,11 @@ def _put_back_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
-def _digest(document: dict[str, Any]) -> str:
+def _checksum(document: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _digest_of_file(path: Path) -> str:
+def _checksum_of_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

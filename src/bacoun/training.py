@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from bacoun.checkpoint import Checkpoint, State
 from bacoun.randomness import seeded
 
 OnEpoch = Callable[[int, int], None]
@@ -45,7 +44,6 @@ def train(
     held_out_fraction: float = 0.1,
     held_out_loss: Callable[..., Tensor] | None = None,
     on_epoch: OnEpoch | None = None,
-    checkpoint: Checkpoint | None = None,
 ) -> History:
     """Minimise the mean of `loss(*batch)` over `module`'s parameters with Adam.
 
@@ -61,9 +59,6 @@ def train(
         epochs; the best weights are put back. None trains for all `epochs` on all rows.
     held_out_loss : callable, optional
         What the held-out rows are judged by, if not by `loss`.
-    checkpoint : Checkpoint, optional
-        Where the state is kept from time to time. If a call with the same arguments left one there,
-        training goes on from it, to the same bits.
     """
     n_points = len(data[0])
     held_out: list[Tensor] = []
@@ -80,25 +75,21 @@ def train(
         {"params": biases},
     ]
     optimizer = torch.optim.Adam(groups, lr=learning_rate, fused=True)
-    loop = _Loop(module, optimizer, generator, epochs, patience)
+    history, best = History(held_out_rows=rows), _Best(module, patience)
     with seeded(generator):  # dropout draws from torch's global stream
-        if checkpoint is not None and (saved := checkpoint.load("training")) is not None:
-            loop.set_state(saved)
-            if on_epoch is not None:
-                on_epoch(len(loop.history.train), epochs)
-        while not loop.is_done():
+        for epoch in range(1, epochs + 1):
             value = _one_epoch(module, loss, data, batch_size, optimizer, generator)
-            loop.history.train.append(value)
-            if on_epoch is not None:
-                on_epoch(len(loop.history.train), epochs)
+            history.train.append(value)
             if held_out:
-                loop.judge(_mean_loss(module, held_out_loss or loss, held_out))
-            if checkpoint is not None:
-                checkpoint.save("training", loop.get_state, now=loop.is_done())
-    if loop.best_weights is not None:
-        module.load_state_dict(loop.best_weights)
+                history.held_out.append(_mean_loss(module, held_out_loss or loss, held_out))
+                best.update(history.held_out[-1])
+            if on_epoch is not None:  # a progress bar is full once there is nothing left to do
+                on_epoch(epochs if best.is_final else epoch, epochs)
+            if best.is_final:
+                break
+    best.restore()
     module.eval()
-    return replace(loop.history, held_out_rows=rows)
+    return history
 
 
 def _split(points: Tensor, n_held_out: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -122,61 +113,27 @@ def _split(points: Tensor, n_held_out: int, generator: Generator) -> tuple[Tenso
     return order[:n_held_out], order[n_held_out:]
 
 
-class _Loop:
-    """Where training stands: all that changes from epoch to epoch."""
+class _Best:
+    """The weights with the lowest held-out loss, and whether to go on looking for better ones."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        generator: Generator,
-        epochs: int,
-        patience: int | None,
-    ) -> None:
-        self.module, self.optimizer, self.generator = module, optimizer, generator
-        self.epochs, self.patience = epochs, patience
-        self.history = History()
-        self.best, self.waited = float("inf"), 0
-        self.best_weights: State | None = None
+    def __init__(self, module: nn.Module, patience: int | None) -> None:
+        self.module, self.patience = module, patience
+        self.loss, self.n_waited = float("inf"), 0
+        self.weights: dict[str, Any] | None = None
 
-    def is_done(self) -> bool:
-        out_of_patience = self.patience is not None and self.waited >= max(self.patience, 1)
-        return out_of_patience or len(self.history.train) >= self.epochs
+    @property
+    def is_final(self) -> bool:
+        return self.patience is not None and self.n_waited >= max(self.patience, 1)
 
-    def judge(self, held_out_loss: float) -> None:
-        """Keep the weights if no earlier ones did better on the held-out rows."""
-        self.history.held_out.append(held_out_loss)
-        self.waited += 1
-        if held_out_loss < self.best:
-            self.best, self.waited = held_out_loss, 0
-            self.best_weights = copy.deepcopy(self.module.state_dict())
+    def update(self, held_out_loss: float) -> None:
+        self.n_waited += 1
+        if held_out_loss < self.loss:
+            self.loss, self.n_waited = held_out_loss, 0
+            self.weights = copy.deepcopy(self.module.state_dict())
 
-    def get_state(self) -> State:
-        """Tensors and plain values; to be called where `set_state` is, under `seeded`."""
-        moments = self.optimizer.state_dict()["state"]
-        return {
-            # As tensors, because JSON has neither infinity nor NaN.
-            "train": torch.tensor(self.history.train, dtype=torch.float64),
-            "held_out": torch.tensor(self.history.held_out, dtype=torch.float64),
-            "best": torch.tensor(self.best, dtype=torch.float64),
-            "waited": self.waited,
-            "best_weights": self.best_weights,
-            "weights": dict(self.module.state_dict()),
-            "moments": {str(index): state for index, state in moments.items()},
-            "generator": self.generator.get_state(),
-            "global_stream": torch.get_rng_state(),
-        }
-
-    def set_state(self, state: State) -> None:
-        self.history = History(state["train"].tolist(), state["held_out"].tolist())
-        self.best, self.waited = float(state["best"]), state["waited"]
-        self.best_weights = state["best_weights"]
-        self.module.load_state_dict(state["weights"])
-        groups = self.optimizer.state_dict()["param_groups"]
-        moments = {int(index): moments for index, moments in state["moments"].items()}
-        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-        self.generator.set_state(state["generator"])
-        torch.set_rng_state(state["global_stream"])
+    def restore(self) -> None:
+        if self.weights is not None:
+            self.module.load_state_dict(self.weights)
 
 
 def _one_epoch(

@@ -1,68 +1,22 @@
-"""Input checks: what scikit-learn refuses, refused in one clear sentence."""
+"""Input checks: each mistake is refused in one sentence that says what to do."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-# What scikit-learn says, over several lines or unclearly -> the same in one sentence. Its own words
-# stay in where its checks look for them.
-_CLEARER = {
-    r"Input X contains NaN": r"X must hold finite numbers; it contains NaN. Fill or drop missing "
-    r"values first, for instance with sklearn.impute.SimpleImputer.",
-    r"Input X contains infinity": r"X must hold finite numbers; it contains infinity or a value "
-    r"too large for float64. Clip or drop such rows first.",
-    r"could not convert string to float: (.{0,40})": r"X must hold numbers; it contains the text "
-    r"\1. Encode such columns first, for instance with sklearn.preprocessing.OneHotEncoder.",
-    r"could not be promoted": r"X must hold numbers; it contains dates or columns of mixed kinds. "
-    r"Convert such columns first.",
-    r"Expected 2D array, got (\w+)": r"X must be a table with a row for each point; got a \1 "
-    r"array. Reshape your data: X.reshape(-1, 1) makes it one column, X.reshape(1, -1) one row.",
-    r"Complex data not supported": r"Complex data not supported: X must hold real numbers. Split "
-    r"it into real and imaginary columns.",
-    r"inconsistent numbers of samples: \[(\d+), (\d+)\]": r"X and y must be equally long; got \1 "
-    r"rows and \2 labels. Check that each row has its label.",
-    r"Found array with 0 sample\(s\) \(shape=(.*?\))": r"X must have at least one row; got shape "
-    r"\1 with 0 sample(s). Check the filter it went through.",
-    r"Expected unique column names": r"X must have columns of different names; some occur twice. "
-    r"Rename them.",
-}
+ImageShape = tuple[int, ...] | None
+"""(C, H, W) of images, None for a table."""
 
 
-def _in_one_sentence(message: str) -> str | None:
-    found = ((re.search(theirs, message), ours) for theirs, ours in _CLEARER.items())
-    return next((match.expand(ours) for match, ours in found if match), None)
-
-
-def checked(estimator: Any, X: ArrayLike, *y: ArrayLike, reset: bool = True) -> Any:
-    """What scikit-learn's `validate_data` returns, in float64; or one sentence on what is wrong.
-
-    Images become rows of pixels; the estimator's `image_shape_` keeps their shape (C, H, W).
-    """
-    rows, shape = _rows(X)
-    if reset:
-        estimator.image_shape_ = shape
-    elif shape != estimator.image_shape_:
-        raise ValueError(
-            f"X must hold {_kind(estimator.image_shape_)}, as in fit; got {_kind(shape)}."
-        )
-    try:
-        return validate_data(estimator, rows, *y, dtype=np.float64, reset=reset)
-    except (TypeError, ValueError) as error:
-        clearer = _in_one_sentence(str(error))
-        if clearer is None:
-            raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(clearer) from None  # the original may print the whole of X
-
-
-def _rows(X: Any) -> tuple[Any, tuple[int, ...] | None]:
-    """X as it is, and None; or images as rows of pixels, and their shape (C, H, W)."""
+def as_rows(X: Any) -> tuple[Any, ImageShape]:
+    """A table as it is, and None; or images as rows of pixels, and their shape (C, H, W)."""
     if isinstance(X, list | tuple) and len(X) > 0 and getattr(X[0], "ndim", 0) >= 2:
         X = np.asarray(X)
     shape = tuple(getattr(X, "shape", ()))
@@ -76,8 +30,74 @@ def _rows(X: Any) -> tuple[Any, tuple[int, ...] | None]:
     return np.asarray(X).reshape(len(X), -1), (1, *shape[1:])[-3:]
 
 
-def _kind(shape: tuple[int, ...] | None) -> str:
-    return "a table" if shape is None else f"images of {' x '.join(map(str, shape))}"
+def check_table(estimator: Any, X: ArrayLike, *y: ArrayLike, reset: bool) -> Any:
+    """X (N, D) as float64, and y (N,) if given, checked by scikit-learn's `validate_data`.
+
+    What it would report unclearly or over several lines is checked here first. The words that
+    scikit-learn's estimator checks look for are part of our sentences.
+    """
+    if not sparse.issparse(X):
+        _check_numbers(X)
+        lengths = [len(rows) for rows in (X, *y) if hasattr(rows, "__len__")]
+        if len(lengths) == 2 and lengths[0] != lengths[1]:
+            raise ValueError(
+                f"X and y must be equally long; got {lengths[0]} rows and {lengths[1]} labels. "
+                "Check that each row has its label."
+            )
+    return validate_data(
+        estimator, X, *y, dtype=np.float64, reset=reset, ensure_all_finite="allow-nan"
+    )
+
+
+def _check_numbers(X: Any) -> None:
+    if isinstance(X, pd.DataFrame):
+        if not X.columns.is_unique:
+            raise ValueError("X must have unique column names; some occur twice. Rename them.")
+        if len(X.select_dtypes(["datetime", "datetimetz", "timedelta"]).columns) > 0:
+            raise TypeError("X must hold numbers; it contains dates. Convert such columns first.")
+    values = np.asarray(X)
+    if values.dtype.kind == "c":
+        raise ValueError(
+            "Complex data not supported: X must hold real numbers. Split it into two columns."
+        )
+    if values.ndim < 2:
+        kind = "scalar" if values.ndim == 0 else "1D"
+        raise ValueError(
+            f"X must be a table with a row for each point; got a {kind} array. Reshape your data: "
+            "X.reshape(-1, 1) makes it one column, X.reshape(1, -1) one row."
+        )
+    if len(values) == 0:
+        raise ValueError(
+            f"X must have at least one row; got shape {values.shape} with 0 sample(s). Check the "
+            "filter it went through."
+        )
+    numbers = values if values.dtype.kind in "biuf" else _as_numbers(values)
+    # A sum is finite if all its terms are, and takes one pass without a copy.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not np.isfinite(numbers.sum())
+    if suspicious and np.isnan(numbers).any():
+        raise ValueError(
+            "X must hold finite numbers; it contains NaN. Fill or drop missing values first, for "
+            "instance with sklearn.impute.SimpleImputer."
+        )
+    if suspicious and np.isinf(numbers).any():
+        raise ValueError(
+            "X must hold finite numbers; it contains infinity or a value too large for float64. "
+            "Clip or drop such rows first."
+        )
+
+
+def _as_numbers(values: np.ndarray) -> np.ndarray:
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        text = next((value for value in values.ravel() if isinstance(value, str)), None)
+        if text is None:
+            raise TypeError(f"X must hold numbers; {error}. Convert such columns first.") from None
+        raise ValueError(
+            f"X must hold numbers; it contains the text {text[:40]!r}. Encode such columns first, "
+            "for instance with sklearn.preprocessing.OneHotEncoder."
+        ) from None
 
 
 def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

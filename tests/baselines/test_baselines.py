@@ -21,9 +21,11 @@ NETWORK = {"hidden": (16, 16), "epochs": 15, "learning_rate": 1e-2}
 QUICK = {
     "nlm": NLM(features=LearnedFeatures(**NETWORK), posterior=Laplace(n_draws=20), random_state=0),
     "bnn": BNN(hidden=(8,), n_iterations=50, learning_rate=0.1, n_draws=20, random_state=0),
-    "mc-dropout": MCDropout(**NETWORK, n_draws=20, random_state=0),
+    "mc-dropout": MCDropout(
+        network=LearnedFeatures(**NETWORK, dropout=0.2), n_draws=20, random_state=0
+    ),
     "gp": GP(n_inducing=12, n_iterations=20, learning_rate=0.2, n_draws=20, random_state=0),
-    "ensemble": DeepEnsemble(**NETWORK, n_members=3, random_state=0),
+    "ensemble": DeepEnsemble(network=LearnedFeatures(**NETWORK), n_members=3, random_state=0),
 }
 GRID = np.random.default_rng(0).uniform(-4, 4, (300, 2))
 
@@ -166,9 +168,10 @@ def test_images_as_rows_go_through_convolutions(name):
     y = np.arange(30) % 2
     X = rng.normal(size=(30, 256)) + y[:, None]
     small = {"epochs": 2, "n_iterations": 2, "hidden": (8,), "n_draws": 3, "n_members": 2}
+    small |= {"body": "convolutional"}
     model = clone(QUICK[name])
-    known = {key: value for key, value in small.items() if key in model.get_params()}
-    model.set_params(body="convolutional", **known).fit(X, y)
+    names = [name for name in model.get_params() if name.rpartition("__")[2] in small]
+    model.set_params(**{name: small[name.rpartition("__")[2]] for name in names}).fit(X, y)
     assert model.predict_proba_samples(X[:5]).shape[1:] == (5, 2)
 
 
@@ -176,7 +179,7 @@ def test_images_as_rows_go_through_convolutions(name):
     ("name", "grid"),
     [
         ("nlm", {"features__hidden": [(8,), (4, 4)], "posterior__n_draws": [16]}),
-        ("mc-dropout", {"dropout": [0.1, 0.3]}),
+        ("mc-dropout", {"network__dropout": [0.1, 0.3]}),
     ],
 )
 def test_grid_search_reaches_the_settings(name, grid, moons):

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from bacoun.baselines import DeepEnsemble
+from bacoun.features import LearnedFeatures
 
 GRID = np.random.default_rng(0).uniform(-4, 4, (50, 2))
 
@@ -10,7 +11,9 @@ GRID = np.random.default_rng(0).uniform(-4, 4, (50, 2))
 @pytest.fixture(scope="module")
 def ensemble(moons):
     return DeepEnsemble(
-        n_members=3, hidden=(16, 16), epochs=30, learning_rate=1e-2, random_state=0
+        n_members=3,
+        network=LearnedFeatures(hidden=(16, 16), epochs=30, learning_rate=1e-2, patience=None),
+        random_state=0,
     ).fit(*moons)
 
 

@@ -3,13 +3,15 @@ import pytest
 import torch
 
 from bacoun.baselines import MCDropout
+from bacoun.features import LearnedFeatures
 
 GRID = np.random.default_rng(0).uniform(-4, 4, (50, 2))
 
 
-def quick(**settings):
-    small = {"hidden": (32, 32), "epochs": 20, "learning_rate": 1e-2, "random_state": 0}
-    return MCDropout(**(small | settings))
+def quick(n_draws=200, **settings):
+    small = {"hidden": (32, 32), "dropout": 0.2, "epochs": 20, "learning_rate": 1e-2}
+    network = LearnedFeatures(**small | settings, patience=None)
+    return MCDropout(network=network, n_draws=n_draws, random_state=0)
 
 
 def test_without_dropout_nothing_is_epistemic(moons):

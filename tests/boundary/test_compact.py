@@ -8,16 +8,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import Tensor
 
 from bacoun import BaCOUnClassifier
-from bacoun.boundary import KINDS, CompactShell
+from bacoun.boundary import KINDS, CompactShell, FlowShell
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
 from bacoun.randomness import seeded
 
 QUICK = {"blocks": 2, "hidden": 8, "epochs": 3, "learning_rate": 1e-2, "patience": None}
+OWN = {"n_components", "clip", "residual"}  # the other settings are of the shell
 RESIDUALS = pytest.mark.parametrize("residual", [1.0, 0.5, 0.0])
 
 
@@ -38,9 +40,9 @@ def plane(
 
 
 def compact(points: Tensor, labels: Tensor, **changed) -> CompactShell:
-    return CompactShell(**QUICK | {"n_components": 2} | changed).fit(
-        points, labels, generator=generator(1)
-    )
+    settings = {"n_components": 2} | {name: changed.pop(name) for name in OWN & changed.keys()}
+    boundary = CompactShell(shell=FlowShell(**QUICK | changed), **settings)
+    return boundary.fit(points, labels, generator=generator(1))
 
 
 def edge_of(boundary: CompactShell, n_points: int, seed: int = 0) -> Tensor:
@@ -238,7 +240,7 @@ def test_constant_inputs_stay_constant_and_have_a_density():
 def test_state_round_trip_keeps_every_bit(residual):
     points, labels = plane(80, 6)
     boundary = compact(points, labels, residual=residual, batch_norm=True)
-    copy = CompactShell(**boundary.get_params()).set_state(boundary.get_state())
+    copy = clone(boundary).set_state(boundary.get_state())
     assert torch.equal(copy.log_prob(points), boundary.log_prob(points))
     edges = [edge_of(each, 30) for each in (boundary, copy)]
     assert torch.equal(*edges)
@@ -258,7 +260,7 @@ def test_same_seed_gives_same_bits_whatever_the_global_stream_which_stays_untouc
 
 def test_on_epoch_counts_through_all_flows():
     heard = []
-    boundary = CompactShell(**QUICK)
+    boundary = CompactShell(shell=FlowShell(**QUICK))
     boundary.fit(*plane(60, 5), on_epoch=lambda done, planned: heard.append((done, planned)))
     assert heard == [(i, 6) for i in range(1, 7)]
 
@@ -286,7 +288,7 @@ def test_a_classifier_of_digits_is_saved_and_loaded_to_the_bit(tmp_path):
         posterior=Laplace(n_draws=30),
         n_boundary=300,
         random_state=0,
-    ).set_params(boundary__epochs=3, boundary__n_components=20, boundary__hidden=16)
+    ).set_params(boundary__shell__epochs=3, boundary__n_components=20, boundary__shell__hidden=16)
     model.fit(X[:600], y[:600])
     test, labels = X[600:1000], y[600:1000]
     assert model.score(test, labels) > 0.85

@@ -84,7 +84,7 @@ def test_facts_as_json(words, cancer, tmp_path, capsys):
 
 def test_without_resume_a_fit_starts_anew(words, tmp_path, monkeypatch):
     folder = tmp_path / "model.checkpoint"
-    Checkpoint(folder).save("run", lambda: {"run": {"X": "another"}}, now=True)
+    Checkpoint(folder).save("run", {"hashes": {"X": "another"}})
     monkeypatch.setattr(TableModel, "fit", lambda *_, **options: pytest.fail(str(folder.exists())))
     with pytest.raises(pytest.fail.Exception, match="False"):
         main([*words, "--out", str(tmp_path / "model")])

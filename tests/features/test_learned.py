@@ -339,3 +339,24 @@ def test_images_are_learned_with_dropout_and_tables_without(shape, rate):
     learned = LearnedFeatures(epochs=1).fit(points, torch.arange(20) % 2, generator=generator())
     rates = {layer.rate for layer in learned.module_.modules() if isinstance(layer, Dropout)}
     assert rates == {rate}
+
+
+def test_without_its_gradient_the_edge_question_does_not_shape_the_features():
+    points, labels = corners()
+    edge, _ = above(len(points))
+    settings = {"patience": None, "l2": 0.0, "edge_weight": 1.0}
+
+    def features(edge_gradient: float, shift: float) -> Tensor:
+        changed = settings | {"edge_gradient": edge_gradient}
+        return fitted(points, labels, edge=edge + shift, **changed).transform(points)
+
+    assert torch.equal(features(0.0, shift=0.0), features(0.0, shift=5.0))
+    assert not torch.allclose(features(1.0, shift=0.0), features(1.0, shift=5.0), atol=1e-3)
+
+
+def test_the_edge_question_is_learned_without_its_gradient_too():
+    model = fitted_with_edge(edge_gradient=0.0)
+    edge, _ = above()
+    log_odds = [model.transform_with_log_odds(points)[1] for points in (corners()[0], edge)]
+    assert (log_odds[0] < 0).float().mean() > 0.8
+    assert (log_odds[1] > 0).float().mean() > 0.8

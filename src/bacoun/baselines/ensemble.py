@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Self
 
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
 from bacoun.baselines.networks import Network, NetworkDraws, check_body, check_count
 from bacoun.features import LearnedFeatures
@@ -20,11 +21,17 @@ class DeepEnsemble(NetworkDraws):
     ----------
     n_members : int
         Number S of networks.
-    body : {"auto", "perceptron", "convolutional"}
-    hidden, dropout, l2, epochs, batch_size, learning_rate
-        As in `LearnedFeatures`, without early stopping; dropout is for training only.
-    standardize, random_state, verbose, device
-        As in `BaCOUnClassifier`.
+    network : LearnedFeatures, optional
+        Settings of each network; its body must be one of ours. None: the default body, trained on
+        all points for the default number of epochs without dropout.
+    standardize : bool
+        Bring every input, or every channel of images, to zero mean and unit variance first.
+    random_state : int, RandomState, Generator or None
+        One state gives one answer; global streams are not touched.
+    verbose : bool
+        Draw progress bars on stderr.
+    device : str
+        Where tensors live, as torch names it.
 
     Attributes
     ----------
@@ -36,26 +43,15 @@ class DeepEnsemble(NetworkDraws):
         self,
         *,
         n_members: int = 5,
-        body: str = "auto",
-        hidden: Sequence[int] | None = None,
-        dropout: float = 0.0,
-        l2: float = 1.0,
-        epochs: int | None = None,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
+        network: LearnedFeatures | None = None,
         standardize: bool = True,
         random_state: RandomState = None,
         verbose: bool = False,
         device: str = "cpu",
     ) -> None:
         self.n_members = n_members
-        self.body = body
-        self.hidden = hidden
-        self.dropout = dropout
-        self.l2 = l2
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
+        # So that set_params can reach it.
+        self.network = LearnedFeatures(dropout=0.0, patience=None) if network is None else network
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
@@ -63,30 +59,18 @@ class DeepEnsemble(NetworkDraws):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        check_body(self.body)
+        check_body(self.network.body)
         check_count("n_members", self.n_members)
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
         with progress_bars(self.verbose) as bar_for:
             self.members_ = [
-                self._member().fit(
+                clone(self.network).fit(
                     points, labels, generator=generator, on_epoch=bar_for(f"network {number}")
                 )
                 for number in range(1, self.n_members + 1)
             ]
         return self
-
-    def _member(self) -> LearnedFeatures:
-        return LearnedFeatures(
-            body=self.body,
-            hidden=self.hidden,
-            dropout=self.dropout,
-            l2=self.l2,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            patience=None,
-        )
 
     def _networks(self) -> Iterator[Network]:
         return (member.module_ for member in self.members_)

@@ -16,12 +16,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
+from bacoun.base import BayesianClassifier
 from bacoun.baselines.networks import check_count
-from bacoun.estimator import BayesianClassifier
 from bacoun.progress import progress_bars
 from bacoun.randomness import RandomState, as_generator, draw_seed, threads_for
 from bacoun.training import train
-from bacoun.validation import checked
 
 # Added to the diagonal of kernel matrices, so that points twice in the data do no harm.
 _JITTER = 1e-6
@@ -193,7 +192,7 @@ class GP(BayesianClassifier):
         if not joint:
             return super().predict_proba_samples(X)
         check_is_fitted(self)
-        table: np.ndarray = checked(self, X, reset=False)
+        table: np.ndarray = self._checked(X)
         if len(table) > _MOST_JOINT_ROWS:
             raise ValueError(
                 f"joint=True takes at most {_MOST_JOINT_ROWS} rows, since it draws them all "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Self
 
 import torch
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 from torch import Tensor, nn
 
 from bacoun.baselines.networks import Network, NetworkDraws, check_body, check_count
@@ -25,18 +26,20 @@ class MCDropout(NetworkDraws):
 
     Parameters
     ----------
-    body : {"auto", "perceptron", "convolutional"}
-        With "convolutional", units of the dense layers are left out, not those of the convolutions.
-    hidden : sequence of int
-        Widths of the dense layers.
-    dropout : float
-        How likely each hidden unit is left out, in training and in each draw.
-    l2, epochs, batch_size, learning_rate
-        As in `LearnedFeatures`, without early stopping.
+    network : LearnedFeatures, optional
+        Settings of the network; its body must be one of ours. `dropout` is how likely each hidden
+        unit of a dense layer is left out, in training and in each draw. None: four layers of 512
+        units, a rate of 0.2, and 500 epochs.
     n_draws : int
         Number S of draws.
-    standardize, random_state, verbose, device
-        As in `BaCOUnClassifier`.
+    standardize : bool
+        Bring every input, or every channel of images, to zero mean and unit variance first.
+    random_state : int, RandomState, Generator or None
+        One state gives one answer; global streams are not touched.
+    verbose : bool
+        Draw progress bars on stderr.
+    device : str
+        Where tensors live, as torch names it.
 
     Attributes
     ----------
@@ -49,26 +52,14 @@ class MCDropout(NetworkDraws):
     def __init__(
         self,
         *,
-        body: str = "auto",
-        hidden: Sequence[int] = (512, 512, 512, 512),
-        dropout: float = 0.2,
-        l2: float = 1.0,
-        epochs: int = 500,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
+        network: LearnedFeatures | None = None,
         n_draws: int = 200,
         standardize: bool = True,
         random_state: RandomState = None,
         verbose: bool = False,
         device: str = "cpu",
     ) -> None:
-        self.body = body
-        self.hidden = hidden
-        self.dropout = dropout
-        self.l2 = l2
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
+        self.network = _default_network() if network is None else network  # for set_params
         self.n_draws = n_draws
         self.standardize = standardize
         self.random_state = random_state
@@ -77,31 +68,26 @@ class MCDropout(NetworkDraws):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        check_body(self.body)
+        check_body(self.network.body)
         check_count("n_draws", self.n_draws)
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
-        network = LearnedFeatures(
-            body=self.body,
-            hidden=self.hidden,
-            dropout=self.dropout,
-            l2=self.l2,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            patience=None,
-        )
         with progress_bars(self.verbose) as bar_for:
-            self.network_ = network.fit(
+            self.network_ = clone(self.network).fit(
                 points, labels, generator=generator, on_epoch=bar_for("network")
             )
         self.masks_ = [self._masks(generator) for _ in range(self.n_draws)]
         return self
 
     def _masks(self, generator: torch.Generator) -> list[Tensor]:
-        """A vector for each hidden layer: 0 for a unit left out, 1 / (1 - dropout) for others."""
-        kept = [torch.rand(width, generator=generator) >= self.dropout for width in self.hidden]
-        return [mask.to(self.device) / (1 - self.dropout) for mask in kept]
+        """A vector for each hidden layer: 0 for a unit left out, 1 / (1 - rate) for others."""
+        layers = [*self.network_.module_[0].children()]
+        rates = [layer.rate for layer in layers if isinstance(layer, Dropout)]
+        widths = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
+        return [
+            (torch.rand(width, generator=generator) >= rate).to(self.device) / (1 - rate)
+            for width, rate in zip(widths, rates, strict=True)
+        ]
 
     def _layers(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """The layers before the first dropout, the same in all draws, and those from it on."""
@@ -116,6 +102,10 @@ class MCDropout(NetworkDraws):
     def _networks(self) -> Iterator[Network]:
         _, layers = self._layers()
         return (partial(_masked, layers, masks) for masks in self.masks_)
+
+
+def _default_network() -> LearnedFeatures:
+    return LearnedFeatures(hidden=(512, 512, 512, 512), dropout=0.2, epochs=500, patience=None)
 
 
 def _masked(layers: list[nn.Module], masks: list[Tensor], points: Tensor) -> Tensor:

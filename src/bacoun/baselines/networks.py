@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from bacoun.estimator import BLOCK, BayesianClassifier, Evaluation, evaluation_of
+from bacoun.base import BLOCK, BayesianClassifier, Evaluation, evaluation_of
 from bacoun.features.networks import KINDS as BODIES
 from bacoun.uncertainty import Uncertainty, from_moments
-from bacoun.validation import checked
 
 Network = Callable[[Tensor], Tensor]
 """From points (n, D), or what `_shared` makes of them, to logits (n, K)."""
@@ -74,7 +73,7 @@ class NetworkDraws(BayesianClassifier):
     def _draws(self, X: ArrayLike) -> Iterator[Tensor]:
         """Class probabilities (N, K), float64, under each network in turn."""
         check_is_fitted(self)
-        table: np.ndarray = checked(self, X, reset=False)
+        table: np.ndarray = self._checked(X)
         padding = np.repeat(table[-1:], -len(table) % BLOCK, axis=0)  # see BLOCK
         blocks = self._standardised(np.concatenate([table, padding])).split(BLOCK)
         prepared = [_without_gradient(self._shared, block) for block in blocks]
@@ -92,7 +91,7 @@ def _entropy(probabilities: Tensor) -> Tensor:
     return torch.special.entr(probabilities).sum(dim=1)
 
 
-def check_body(body: str) -> None:
+def check_body(body: object) -> None:
     """Refuse a body that is not one of ours: its dropout and its start could not be known."""
     if not isinstance(body, str) or body not in BODIES:
         raise ValueError(f"body must be one of {list(BODIES)}; got {body!r}.")

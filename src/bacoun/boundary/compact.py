@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from torch import Generator, Tensor
 
 from bacoun.boundary.flow_shell import FlowShell
-from bacoun.checkpoint import Checkpoint
 from bacoun.randomness import as_generator
 from bacoun.training import OnEpoch
 
 _MOST_RESIDUALS = 512  # kept to draw from; a megabyte and a half for MNIST
 _SMALLEST_SPREAD = 1e-6  # of a component, beside the first
+_FACTORS = (1.0, 1.3)  # of the inner radius, in a compact space
 _WIDE, _COMPACT = 128, 64  # by default more inputs than this are brought down to so many
 _SMALLEST_RESIDUAL = 1e-3  # beside the points' own spread, so that a point off a plane is unlikely
 
@@ -33,60 +32,29 @@ class CompactShell(BaseEstimator):
     n_components : "auto" or int
         Size of the compact space; fewer if the points span fewer directions. "auto": 64 for more
         than 128 inputs; fewer inputs are left as they are.
-    factors : sequence of float, optional
-        One shell for each factor of the inner radius. None: 1.0, and in a compact space 1.3 too.
     clip : bool
         Keep each input of an edge point within its range in the data.
     residual : float
-        Share of the edge points that have the residual of some training point outside the compact
-        space; the others have none, and are smoother than the data. With none at all, the network
-        learns that whatever is smooth is unknown. Inputs left as they are have no residual, and are
-        not clipped.
-    radii, mass, per_class, drop_overlap, blocks, hidden, batch_norm, jitter, epochs, batch_size, \
-learning_rate, l2, patience, n_jobs
-        The shell in the compact space; see `bacoun.boundary.FlowShell`.
+        Share of the edge points that get the residual of a random training point; the others have
+        none, and are smoother than the data. With none at all, the network learns that whatever is
+        smooth is unknown. Inputs left as they are have no residual, and are not clipped.
+    shell : FlowShell, optional
+        The flows in the compact space, and the shell around them. None: `FlowShell()`. In a compact
+        space its `factors` default to (1.0, 1.3).
     """
 
     def __init__(
         self,
         *,
         n_components: int | Literal["auto"] = "auto",
-        factors: Sequence[float] | None = None,
         clip: bool = True,
         residual: float = 0.5,
-        radii: tuple[float, float] | None = None,
-        mass: float = 0.99,
-        per_class: bool = True,
-        drop_overlap: bool = True,
-        blocks: int = 5,
-        hidden: int = 64,
-        batch_norm: bool = False,
-        jitter: float = 0.1,
-        epochs: int = 200,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        l2: float = 1.0,
-        patience: int | None = 20,
-        n_jobs: int | None = None,
+        shell: FlowShell | None = None,
     ) -> None:
         self.n_components = n_components
-        self.factors = factors
         self.clip = clip
         self.residual = residual
-        self.radii = radii
-        self.mass = mass
-        self.per_class = per_class
-        self.drop_overlap = drop_overlap
-        self.blocks = blocks
-        self.hidden = hidden
-        self.batch_norm = batch_norm
-        self.jitter = jitter
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.patience = patience
-        self.n_jobs = n_jobs
+        self.shell = FlowShell() if shell is None else shell  # so that set_params can reach it
 
     def fit(
         self,
@@ -95,7 +63,6 @@ learning_rate, l2, patience, n_jobs
         *,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
-        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Fit components and flows to points (N, D) with labels (N,)."""
         if self.n_components != "auto" and self.n_components < 1:
@@ -105,9 +72,8 @@ learning_rate, l2, patience, n_jobs
         generator = as_generator(generator)
         self.compact_ = self.n_components != "auto" or points.shape[1] > _WIDE
         self.shell_ = self._new_shell()
-        progress: dict[str, Any] = {"on_epoch": on_epoch, "checkpoint": checkpoint}
         if not self.compact_:
-            self.shell_.fit(points, labels, generator=generator, **progress)
+            self.shell_.fit(points, labels, generator=generator, on_epoch=on_epoch)
             return self
         n_components = _COMPACT if self.n_components == "auto" else self.n_components
         self.mean_ = points.mean(dim=0)
@@ -118,14 +84,14 @@ learning_rate, l2, patience, n_jobs
         n_kept = min(len(points), _MOST_RESIDUALS) if self.residual > 0 else 0
         rows = torch.randperm(len(points), generator=generator)[:n_kept]
         self.residuals_ = residuals[rows.to(points.device)]
-        self.shell_.fit(codes, labels, generator=generator, **progress)
+        self.shell_.fit(codes, labels, generator=generator, on_epoch=on_epoch)
         return self
 
     def _new_shell(self) -> FlowShell:
-        settings = {name: getattr(self, name) for name in FlowShell().get_params()}
-        if self.factors is None:
-            settings["factors"] = (1.0, 1.3) if self.compact_ else (1.0,)
-        return FlowShell(**settings)
+        shell: FlowShell = clone(self.shell)
+        if self.compact_ and shell.factors is None:
+            shell.factors = _FACTORS
+        return shell
 
     def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Codes (N, n_components) and residuals (N, D) of points (N, D)."""

@@ -16,7 +16,6 @@ from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import LazyTransform, UnconditionalTransform
 from zuko.transforms import IdentityTransform, MonotonicAffineTransform
 
-from bacoun.checkpoint import Checkpoint
 from bacoun.randomness import seeded, threads_for
 from bacoun.training import History, OnEpoch, train
 
@@ -75,7 +74,6 @@ class Flow:
         generator: Generator,
         scale: Tensor | None = None,
         on_epoch: OnEpoch | None = None,
-        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Fit to `points` of shape (N, D); `scale` (D,) replaces the points' own spread."""
         self.center_ = points.mean(dim=0)
@@ -104,7 +102,6 @@ class Flow:
                     patience=patience,
                     generator=generator,
                     on_epoch=on_epoch,
-                    checkpoint=checkpoint,
                 )
         self.module_.eval()
         return self

@@ -13,7 +13,6 @@ from torch import Generator, Tensor
 
 from bacoun.boundary.flow import Flow
 from bacoun.boundary.shell import check_radii, chi_radius, sample_shell
-from bacoun.checkpoint import Checkpoint
 from bacoun.randomness import as_generator, draw_seed
 from bacoun.training import OnEpoch
 
@@ -31,18 +30,35 @@ class FlowShell(BaseEstimator):
         quantile `mass` and the same quantile of its own latent norms.
     mass : float
         Share of the data inside the shell when `radii` is None.
-    factors : sequence of float
-        One shell for each factor of the inner radius; the outer is 1.03 times the inner.
+    factors : sequence of float, optional
+        One shell for each factor of the inner radius; the outer radius is 1.03 times the inner.
+        None: one shell, at the radius itself.
     per_class : bool
         One flow for each class, or one for all points.
     drop_overlap : bool
         Keep an edge point only if it lies outside the shell of every other class.
-    blocks, hidden, batch_norm, jitter
-        The flow; see `bacoun.boundary.flow.Flow`.
-    epochs, batch_size, learning_rate, l2, patience
-        Its training; see `bacoun.training.train`.
+    blocks : int
+        Coupling layers of each flow.
+    hidden : int
+        Neurons in each of the two hidden layers of a coupling.
+    batch_norm : bool
+        An invertible normalization layer after each coupling, as in the paper.
+    jitter : float
+        Standard deviation of the noise added to standardized points in training, so that constant,
+        discrete and repeated columns have a density.
+    epochs : int
+        Passes over the data, at most.
+    batch_size : int
+        Points in a minibatch.
+    learning_rate : float
+        Of the Adam optimizer.
+    l2 : float
+        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
+    patience : int, optional
+        Stop once the likelihood of a held-out tenth has not improved for this many epochs. None:
+        train on all points for all epochs.
     n_jobs : int, optional
-        Processes that fit flows side by side.
+        Processes that fit the flows in parallel.
     """
 
     def __init__(
@@ -50,7 +66,7 @@ class FlowShell(BaseEstimator):
         *,
         radii: tuple[float, float] | None = None,
         mass: float = 0.99,
-        factors: Sequence[float] = (1.0,),
+        factors: Sequence[float] | None = None,
         per_class: bool = True,
         drop_overlap: bool = True,
         blocks: int = 5,
@@ -87,14 +103,13 @@ class FlowShell(BaseEstimator):
         *,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
-        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Fit the flows to points (N, D) with labels (N,)."""
         if self.radii is not None:
             check_radii(self.radii)
         if not 0 < self.mass < 1:
             raise ValueError(f"mass must lie between 0 and 1; got {self.mass}. Try 0.99.")
-        if len(self.factors) == 0 or min(self.factors) <= 0:
+        if self.factors is not None and (len(self.factors) == 0 or min(self.factors) <= 0):
             raise ValueError(
                 f"factors must be positive numbers, at least one; got {self.factors}. Try (1.0,)."
             )
@@ -114,13 +129,7 @@ class FlowShell(BaseEstimator):
             return lambda done, planned: on_epoch(index * planned + done, n_clouds * planned)
 
         jobs = (
-            delayed(self._fit_flow)(
-                cloud,
-                within,
-                seed,
-                progress(index),
-                checkpoint and checkpoint.section(f"flow-{index}"),
-            )
+            delayed(self._fit_flow)(cloud, within, seed, progress(index))
             for index, (cloud, seed) in enumerate(zip(clouds, seeds, strict=True))
         )
         self.flows_: list[Flow] = Parallel(n_jobs=self.n_jobs)(jobs)
@@ -137,14 +146,7 @@ class FlowShell(BaseEstimator):
         self.held_out_rows_ = torch.cat(held_out)
         return self
 
-    def _fit_flow(
-        self,
-        cloud: Tensor,
-        within: Tensor,
-        seed: int,
-        on_epoch: OnEpoch | None,
-        checkpoint: Checkpoint | None,
-    ) -> Flow:
+    def _fit_flow(self, cloud: Tensor, within: Tensor, seed: int, on_epoch: OnEpoch | None) -> Flow:
         few = len(cloud) < _FEWEST_TO_LEARN_FROM  # too few for a flow: a Gaussian of common spread
         flow = Flow(
             blocks=0 if few else self.blocks,
@@ -162,7 +164,6 @@ class FlowShell(BaseEstimator):
             patience=self.patience,
             generator=as_generator(torch.Generator().manual_seed(seed)),
             on_epoch=on_epoch,
-            checkpoint=checkpoint,
         )
 
     def _inner_radius(self, flow: Flow, cloud: Tensor) -> float:
@@ -214,10 +215,11 @@ class FlowShell(BaseEstimator):
         self, wanted: int, generator: Generator, check_overlap: bool
     ) -> tuple[Tensor, Tensor]:
         """Edge points (n, D) and the index (n,) of the flow each came from."""
-        each = -(-wanted // (len(self.flows_) * len(self.factors)))
+        factors = (1.0,) if self.factors is None else self.factors
+        each = -(-wanted // (len(self.flows_) * len(factors)))
         edges, sources = [], []
         for index, flow in enumerate(self.flows_):
-            for factor in self.factors:
+            for factor in factors:
                 radii = self.radii or (self.inner_radii_[index], 1.03 * self.inner_radii_[index])
                 radii = (factor * radii[0], factor * radii[1])
                 latent = sample_shell(each, len(flow.center_), radii, generator=generator)
@@ -256,6 +258,7 @@ class FlowShell(BaseEstimator):
             "classes": self.classes_,
             "log_weights": self.log_weights_,
             "inner_radii": self.inner_radii_,
+            "held_out_rows": self.held_out_rows_,
         }
 
     def set_state(self, state: dict[str, Any]) -> Self:
@@ -265,6 +268,7 @@ class FlowShell(BaseEstimator):
         self.classes_ = state["classes"]
         self.log_weights_ = state["log_weights"]
         self.inner_radii_ = list(state["inner_radii"])
+        self.held_out_rows_ = state["held_out_rows"]
         return self
 
 

@@ -22,11 +22,11 @@ def export(
     """
     from bacoun.classifier import BaCOUnClassifier
     from bacoun.onnx_export import export_onnx
-    from bacoun.storage import read_model
+    from bacoun.storage import read_folder
     from bacoun.tabular import TableModel
 
     names = None
-    if "classifier" in read_model(model):
+    if "classifier" in read_folder(model):
         table = TableModel.load(model)
         classifier, names = table.classifier, list(table.encoder.feature_names_)
     else:

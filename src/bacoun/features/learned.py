@@ -10,7 +10,6 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor, nn
 
-from bacoun.checkpoint import Checkpoint
 from bacoun.features.networks import make_body
 from bacoun.randomness import as_generator, seeded, threads_for
 from bacoun.training import OnEpoch, train
@@ -35,7 +34,11 @@ class LearnedFeatures(BaseEstimator):
         classes?" and "data or edge?", so that classes are also learned just outside the data. True:
         one softmax over K+1 classes, the edge last, as in the paper.
     edge_weight : float
-        Weight of an edge point in the loss, beside 1 of a data point.
+        Weight of an edge point in the loss; a data point has weight 1.
+    edge_gradient : float
+        Share of the gradient of "data or edge?" that reaches the body. 1: features learn to tell
+        data from edge as much as they learn the classes, which costs accuracy. 0: they learn the
+        classes alone, of edge points too. Not used with `joint_softmax`.
     dropout : float, optional
         Dropout after each dense layer. None: 0.5 after convolutions, 0 for tables. Not used with a
         module.
@@ -55,6 +58,7 @@ class LearnedFeatures(BaseEstimator):
         hidden: Sequence[int] | None = None,
         joint_softmax: bool = False,
         edge_weight: float = 0.1,
+        edge_gradient: float = 0.1,
         dropout: float | None = None,
         l2: float = 1.0,
         epochs: int | None = None,
@@ -66,6 +70,7 @@ class LearnedFeatures(BaseEstimator):
         self.hidden = hidden
         self.joint_softmax = joint_softmax
         self.edge_weight = edge_weight
+        self.edge_gradient = edge_gradient
         self.dropout = dropout
         self.l2 = l2
         self.epochs = epochs
@@ -82,7 +87,6 @@ class LearnedFeatures(BaseEstimator):
         edge_labels: Tensor | None = None,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
-        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Train on points (N, ...), labels (N,) in 0..K-1 and, if there are any, edge points.
 
@@ -95,7 +99,7 @@ class LearnedFeatures(BaseEstimator):
         generator = as_generator(generator)
         n_classes = int(labels.max()) + 1
         self.input_shape_ = tuple(points.shape[1:])
-        self.has_edge_, self.n_points_ = edge is not None, len(points)
+        self.has_edge_ = edge is not None
         with seeded(generator):
             body = self._body()
             head = nn.Linear(_n_outputs(body, points), n_classes + int(self.has_edge_))
@@ -120,20 +124,16 @@ class LearnedFeatures(BaseEstimator):
                 held_out_loss=self._held_out_loss,
                 generator=generator,
                 on_epoch=on_epoch,
-                checkpoint=checkpoint,
             )
+        rows = self.history_.held_out_rows
+        self.held_out_rows_ = rows[rows < len(points)]  # of points, not of the edge behind them
         return self
 
-    @property
-    def held_out_rows_(self) -> Tensor:
-        """Indices of the points, edge apart, that the weights were not fitted to."""
-        rows = self.history_.held_out_rows
-        return rows[rows < self.n_points_]
-
     def _loss(self, batch: Tensor, targets: Tensor, is_edge: Tensor | None = None) -> Tensor:
-        logits: Tensor = self.module_(batch)
         if is_edge is None:
-            return nn.functional.cross_entropy(logits, targets)
+            return nn.functional.cross_entropy(self.module_(batch), targets)
+        features = self.module_[0](batch)
+        logits: Tensor = self.module_[1](features)
         if self.joint_softmax:
             edge_class = logits.shape[1] - 1
             targets = targets.where(is_edge == 0, edge_class)
@@ -142,9 +142,18 @@ class LearnedFeatures(BaseEstimator):
             loss = nn.functional.cross_entropy(
                 logits[:, :-1], targets, ignore_index=_NO_CLASS, reduction="none"
             ) + nn.functional.binary_cross_entropy_with_logits(
-                logits[:, -1], is_edge, reduction="none"
+                self._edge_logits(features, logits), is_edge, reduction="none"
             )
         return (loss * (1 - (1 - self.edge_weight) * is_edge)).mean()
+
+    def _edge_logits(self, features: Tensor, logits: Tensor) -> Tensor:
+        """Log-odds (n,) of edge against data; `edge_gradient` of their gradient gets through."""
+        if self.edge_gradient == 1:
+            return logits[:, -1]
+        frozen = features.detach()
+        heard = frozen + self.edge_gradient * (features - frozen)
+        of_edge: Tensor = self.module_[1](heard)[:, -1]
+        return of_edge
 
     def _held_out_loss(
         self, batch: Tensor, targets: Tensor, is_edge: Tensor | None = None
@@ -208,6 +217,7 @@ class LearnedFeatures(BaseEstimator):
         return {
             "input_shape": list(self.input_shape_),
             "has_edge": self.has_edge_,
+            "held_out_rows": self.held_out_rows_,
             "n_features": n_features,
             "n_outputs": n_outputs,
             "weights": dict(self.module_.state_dict()),
@@ -217,6 +227,7 @@ class LearnedFeatures(BaseEstimator):
         """Undo `get_state`."""
         self.input_shape_ = tuple(state["input_shape"])
         self.has_edge_ = state["has_edge"]
+        self.held_out_rows_ = state["held_out_rows"]
         with seeded(Generator()):  # the weights drawn here are replaced
             head = nn.Linear(state["n_features"], state["n_outputs"])
             self.module_ = nn.Sequential(self._body(), head)

@@ -245,7 +245,8 @@ class ReducedHead(BaseEstimator):
             "basis": self.reduction_.basis,
             "weights": self.weights_,
             "joint_seed": self.joint_seed_,
-            "health": vars(self.health_),
+            # Of a few draws R-hat is NaN, which JSON does not have.
+            "health": {k: None if v != v else v for k, v in vars(self.health_).items()},
         }
 
     def set_state(self, state: dict[str, Any]) -> Self:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -191,8 +190,8 @@ def sample_chains(
 
     All chains share the step size and each iteration's random number of steps; the step size is
     frozen after warm-up. If the draws so far are not `enough`, up to twice as many iterations are
-    added as were asked for. If a call with the same arguments left its state in `checkpoint`, the
-    chains go on from there, to the same bits.
+    added as were asked for. If an interrupted call with the same arguments left its state in
+    `checkpoint`, the chains resume there.
     """
     chains = _Chains(density, start, n_warmup, target_accept)
     planned = n_warmup + n_iterations
@@ -209,12 +208,9 @@ def sample_chains(
             on_epoch(chains.n_done, planned)
         if chains.n_done == planned < most and enough is not None and not enough(chains.draws):
             planned += n_iterations
-        if checkpoint is not None:
-            checkpoint.save(
-                "chains",
-                partial(_state_of, chains, planned, generator),
-                now=chains.n_done == planned,
-            )
+        if checkpoint is not None and checkpoint.is_due():
+            extra = {"planned": planned, "generator": generator.get_state()}
+            checkpoint.save("chains", chains.get_state() | extra)
     return Run(
         torch.stack(chains.draws) if chains.draws else chains.x[None, :, :][:0],
         chains.x,
@@ -222,10 +218,6 @@ def sample_chains(
         chains.divergences,
         min(chains.step.averaged, _LARGEST_STEP),
     )
-
-
-def _state_of(chains: _Chains, planned: int, generator: Generator) -> State:
-    return {**chains.get_state(), "planned": planned, "generator": generator.get_state()}
 
 
 class _Chains:

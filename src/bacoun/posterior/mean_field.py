@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import Generator, Tensor, nn
 
-from bacoun.checkpoint import Checkpoint
 from bacoun.posterior.diagnostics import Health
 from bacoun.posterior.head import (
     PriorScale,
@@ -57,7 +56,6 @@ class MeanField(BaseEstimator):
         *,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
-        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Fit to features (N, L) and labels (N,) in 0..K-1; the bound's trace is `elbo_`."""
         started = time.perf_counter()
@@ -91,7 +89,6 @@ class MeanField(BaseEstimator):
                 learning_rate=self.learning_rate,
                 generator=generator,
                 on_epoch=on_epoch,
-                checkpoint=checkpoint,
             )
         self.elbo_ = [-n_points * loss for loss in history.train]
         self.mean_ = weights.mean.detach()

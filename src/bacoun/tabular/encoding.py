@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from bacoun.steps import plain
+from bacoun.storage import plain
 from bacoun.tabular.reading import MISSING, listed
 
 Kind = Literal["number", "boolean", "category"]

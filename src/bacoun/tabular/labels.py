@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bacoun.steps import plain
+from bacoun.storage import plain
 from bacoun.tabular.encoding import check_names
 from bacoun.tabular.reading import MISSING, listed
 

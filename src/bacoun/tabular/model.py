@@ -17,12 +17,13 @@ import torch
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
+from bacoun.base import Evaluation
 from bacoun.checkpoint import Checkpoint
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
 from bacoun.deferral.checks import as_share
-from bacoun.estimator import Evaluation
-from bacoun.storage import read_model, write_model
+from bacoun.serialization import from_state, to_state
+from bacoun.storage import read_folder, refuse_incomplete, write_folder
 from bacoun.tabular.encoding import TableEncoder, find_ids
 from bacoun.tabular.labels import read_labels
 from bacoun.uncertainty import expected_calibration_error
@@ -191,7 +192,7 @@ class TableModel:
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model to a new folder of JSON and safetensors, whole or not at all."""
         content = {
-            "classifier": self.classifier._content(),
+            "classifier": to_state(self.classifier),
             "encoder": self.encoder.to_dict(),
             "rule": self.rule.to_dict(),
             "target": self.target,
@@ -199,20 +200,20 @@ class TableModel:
             "made": dict(self.made),
             "calibration": {name: torch.tensor(each) for name, each in self.calibration.items()},
         }
-        write_model(content, path, overwrite=overwrite)
+        write_folder(content, path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a model that `save` wrote."""
-        content = read_model(path)
+        content = read_folder(path)
         if "encoder" not in content:
             raise ValueError(
                 f"'{path}' must be a model of a table; it is a classifier without the table's "
                 "columns. Fit one with bacoun fit, or load this one with BaCOUnClassifier.load."
             )
-        try:
+        with refuse_incomplete(path):
             return cls(
-                classifier=BaCOUnClassifier._from_content(content["classifier"], None, "cpu"),
+                classifier=from_state(BaCOUnClassifier, content["classifier"]),
                 encoder=TableEncoder.from_dict(content["encoder"]),
                 rule=DeferralRule.from_dict(content["rule"]),
                 target=content["target"],
@@ -220,9 +221,6 @@ class TableModel:
                 made=content["made"],
                 calibration={name: each.numpy() for name, each in content["calibration"].items()},
             )
-        except (KeyError, TypeError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-            raise ValueError(f"'{path}' does not hold a whole model: {reason}.") from error
 
 
 class _Answers(NamedTuple):

@@ -12,8 +12,8 @@ from typing import IO, Any
 
 import pandas as pd
 
+from bacoun.atomic import atomic_write
 from bacoun.tabular.reading import check_suffix, is_parquet
-from bacoun.whole import whole_file
 
 Write = Callable[[pd.DataFrame], None]
 
@@ -31,7 +31,7 @@ def write_table(path: str | PathLike[str], delimiter: str = ",") -> Iterator[Wri
     """
     file = Path(path)
     check_suffix(file)
-    with whole_file(file) as raw, ExitStack() as opened:
+    with atomic_write(file) as raw, ExitStack() as opened:
         if is_parquet(file):
             yield opened.enter_context(_parquet(raw))
         else:

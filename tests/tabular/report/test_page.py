@@ -24,9 +24,9 @@ from sklearn.datasets import load_breast_cancer
 from bacoun import uncertainty as scores
 from bacoun.deferral import Acceptance, DeferralRule
 from bacoun.tabular import TableModel
-from bacoun.tabular.report.data import ReportData, Scored, Telling, report_data
+from bacoun.tabular.report.data import ReportData, Scored, UnusualFeature, report_data
+from bacoun.tabular.report.measures import class_auc, reliability
 from bacoun.tabular.report.page import render_page, write_page
-from bacoun.tabular.report.sections.accuracy import class_auc, reliability
 from bacoun.uncertainty import decompose
 
 NASTY = "<script>window.broken = 1</script>\"'&<img src=x onerror='window.broken=1'>"
@@ -56,8 +56,8 @@ def scored(n, k, seed, *, labelled=True, rule=None, sharpness=2.0):
         epistemic=epistemic,
         ood_score=ood_score,
         reason=rule.decide(ood_score, total, probabilities.argmax(axis=1)).reason,
-        places=rng.normal(size=(n, 2)),
-        others={"low density": rng.normal(size=n)},
+        projection=rng.normal(size=(n, 2)),
+        log_density=rng.normal(size=n),
         labels=rng.integers(k, size=n) if labelled else None,
     )
 
@@ -72,14 +72,14 @@ def page_data(n=60, k=3, seed=0, *, labelled=True, n_ood=0, rule=None, names=Non
         about={"rows": "100"},
         settings={"ood prior": "0.01"},
         health={"inference": "HMC", "rhat": "1.01"},
-        complaint="",
+        warning="",
         rule=rule,
         test=replace(test, reason=rule.decide(test.ood_score, test.total, test.predicted).reason),
         ood=scored(n_ood, k, seed + 1, labelled=False, rule=rule, sharpness=0.1) if n_ood else None,
         calibration={"ood_score": test.ood_score[::2], "total": test.total[::2]},
-        telling={row: (Telling("width", 1.5, -2.5),) for row in range(n)},
+        unusual={row: (UnusualFeature("width", 1.5, -2.5),) for row in range(n)},
         unseen=np.zeros(n, dtype=bool),
-        spread=(0.5, 0.2),
+        explained_variance=(0.5, 0.2),
         standardized=True,
         written="2026-01-01 00:00 UTC",
     )
@@ -234,15 +234,15 @@ def test_the_page_says_what_the_model_was_made_with_and_calibrated_on(model, rea
     assert f"fitted {model.made['fitted']}" in text
     assert f"with {model.made['with']}" in text
     above = (model.calibration["ood_score"] > model.rule.ood_threshold).mean()
-    assert f"calibration: 80 rows, {100 * above:.1f} % above the limit" in text
+    assert f"calibration: 80 rows, {100 * above:.1f} % above the threshold" in text
 
 
 @given(n=st.integers(1, 200), k=st.integers(2, 5), seed=st.integers(0, 99))
 @settings(max_examples=20)
 def test_gaps_of_the_reliability_plot_make_the_calibration_error(n, k, seed):
     test = scored(n, k, seed)
-    counts, confidence, right = reliability(test.probabilities, test.labels)
-    gap = (counts * np.abs(confidence - right)).sum() / n
+    bins = reliability(test.probabilities, test.labels)
+    gap = sum(bin.rows * abs(bin.confidence - bin.accuracy) for bin in bins) / n
     assert gap == pytest.approx(
         scores.expected_calibration_error(test.probabilities, test.labels), abs=1e-12
     )
@@ -269,7 +269,7 @@ def test_auc_of_many_classes_is_the_mean_of_each_against_the_rest():
         page_data(30, 2, rule=rule(1.0, accept_below(None))),
         page_data(30, 3, rule=rule(1.0, accept_below(0.4), {0: 0.5, 2: 2.0})),
         page_data(30, 3, rule=rule(math.inf, None, {0: 0.5})),
-        page_data(30, 2, complaint="HMC has not settled: R-hat 1.2 above 1.01 (raise n_warmup)."),
+        page_data(30, 2, warning="HMC has not settled: R-hat 1.2 above 1.01 (raise n_warmup)."),
         page_data(30, 2, standardized=False, health={}, settings={}),
         page_data(30, 2, unseen=np.arange(30) < 3),
         page_data(30, 2, calibration={"ood_score": np.zeros(9), "total": np.full(9, 0.2)}),
@@ -285,7 +285,7 @@ def test_rows_that_are_infinitely_unfamiliar_make_a_page():
     data = page_data(30, 2, n_ood=9, rule=rule(1.0))
     endless = replace(data.ood, ood_score=np.array([1e3, 1e30, *[np.inf] * 7]))
     reader = read(replace(data, ood=endless))
-    assert "OOD: 9 rows, 100 % above the limit" in reader.text
+    assert "OOD: 9 rows, 100 % above the threshold" in reader.text
     assert reader.numbers["auroc"] == 1
     listed = np.where(np.arange(30) == 3, np.inf, data.test.ood_score)
     assert "infinite" in read(replace(data, test=replace(data.test, ood_score=listed))).text
@@ -303,7 +303,7 @@ def test_rows_of_which_the_model_is_entirely_sure_make_a_page():
     sure = np.tile([1.0, 0.0], (5, 1))
     zero = np.zeros(5)
     for labels in (np.zeros(5, int), np.ones(5, int), None):
-        test = Scored(sure, zero, zero, zero, zero, np.full(5, ""), np.zeros((5, 2)), {}, labels)
+        test = Scored(sure, zero, zero, zero, zero, np.full(5, ""), np.zeros((5, 2)), None, labels)
         read(page_data(5, 2, test=test, ood=test))
 
 
@@ -326,7 +326,7 @@ def test_a_moved_feature_is_named_first(model, table):
     moved.loc[7, "worst symmetry"] = 5.0
     moved.loc[9, "ward"] = "Z"
     data = report_data(model, moved)
-    first = data.telling[7][0]
+    first = data.unusual[7][0]
     assert (first.name, first.value) == ("worst symmetry", pytest.approx(5.0))
     mean, scale = model.classifier.mean_, model.classifier.scale_
     k = model.encoder.feature_names_.index("worst symmetry")
@@ -340,8 +340,8 @@ def test_the_map_shows_the_two_widest_directions(model, table):
     points = model.encoder.transform(table.tail(100).drop(columns="diagnosis"))
     standard = (points - model.classifier.mean_) / model.classifier.scale_
     variances = np.linalg.eigvalsh(np.cov(standard.T))[::-1]
-    np.testing.assert_allclose(data.test.places.var(axis=0, ddof=1), variances[:2])
-    np.testing.assert_allclose(data.spread, variances[:2] / variances.sum())
+    np.testing.assert_allclose(data.test.projection.var(axis=0, ddof=1), variances[:2])
+    np.testing.assert_allclose(data.explained_variance, variances[:2] / variances.sum())
 
 
 # --- what it lets in and out ---------------------------------------------------------------------

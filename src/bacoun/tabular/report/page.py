@@ -1,7 +1,7 @@
-"""The report of a model on a test table: one HTML page that needs nothing but itself.
+"""The report of a model on a test table: one HTML file that needs nothing else.
 
-`data.report_data` asks the model once; `render_page` turns what it said into text, section by
-section; `write_page` puts that on disk, whole or not at all.
+`data.report_data` asks the model once, `measures` and `figures` compute what is shown, and the
+templates hold the text. Names from the table are escaped wherever they appear.
 """
 
 from __future__ import annotations
@@ -13,54 +13,84 @@ import os
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from string import Template
+from typing import Any
 
-from bacoun.tabular.report.charts import joined, rows
-from bacoun.tabular.report.data import ReportData
-from bacoun.tabular.report.sections import SECTIONS
-from bacoun.whole import whole_file
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from bacoun.atomic import atomic_write
+from bacoun.tabular.report import figures, measures
+from bacoun.tabular.report.data import ReportData, highest
+from bacoun.tabular.report.formats import FILTERS
 
 
 def render_page(data: ReportData) -> str:
     """The page as text."""
     css, js = _resource("page.css"), _resource("page.js")
-    subtitle = f"What it knows and does not know, on {rows(len(data.test))} of {data.names['test']}"
-    if data.ood is not None:
-        subtitle += f" and {rows(len(data.ood))} from elsewhere, {data.names['ood']}"
-    text = {
-        "model": data.names["model"],
-        "test_name": data.names["test"],
-        "subtitle": f"{subtitle}.",
-        "most": f"{math.log(len(data.classes)):.3g}",
-        "footer": f"Written {data.written} by bacoun {version('bacoun')}.",
-    }
-    return Template(_resource("page.html")).substitute(
-        {key: joined([words]) for key, words in text.items()}
-        | {name: draw(data) for name, draw in SECTIONS.items()},
-        policy=f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(js)}",
-        css=css,
-        js=js,
+    # The browser runs this style and this script only, even if something else got into the page.
+    policy = f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(js)}"
+    page = _environment().get_template("page.html.j2")
+    return page.render(
+        data=data, css=css, js=js, policy=policy, version=version("bacoun"), **_views(data)
     )
 
 
+def _views(data: ReportData) -> dict[str, Any]:
+    """What the sections show beside `data`, by the name that the templates use."""
+    thresholds, test, n = measures.Thresholds.of(data.rule), data.test, len(data.classes)
+    bins = [] if test.labels is None else measures.reliability(test.probabilities, test.labels)
+    return {
+        "thresholds": thresholds,
+        "max_total": math.log(n),
+        "outcomes": measures.outcomes(test),
+        "ood_outcomes": None if data.ood is None else measures.outcomes(data.ood),
+        "outcomes_by_class": [measures.outcomes(test, test.predicted == k) for k in range(n)],
+        "accuracy": measures.accuracy(test),
+        "confidence_bins": bins,
+        "reliability_plot": figures.reliability_plot(bins) if bins else None,
+        "uncertainty_plot": figures.uncertainty_plot(data, thresholds),
+        "ood_score_plot": figures.ood_score_plot(data, thresholds),
+        "total_plot": figures.total_plot(data, thresholds),
+        "detection": measures.detection(test, data.ood),
+        "risk": measures.risk(test),
+        "risk_plot": figures.risk_plot(test),
+        "risk_at_coverage": measures.risk_at_coverage(test),
+        "least_familiar": highest(test.ood_score).tolist(),
+        "most_ambiguous": highest(test.aleatoric).tolist(),
+        "map": figures.row_map(data),
+        "max_drawn": figures.DRAWN,
+    }
+
+
 def write_page(data: ReportData, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write the page to a new file, whole or not at all."""
+    """Write the page to a file, completely or not at all."""
     target = Path(path)
     check_free(target, overwrite=overwrite)
     text = render_page(data)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(target) as file:
+    with atomic_write(target) as file:
         file.write(text.encode())
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
-    """Refuse a folder, and a file that is there already unless it may be replaced."""
+    """Refuse a folder, and an existing file unless it may be replaced."""
     if path.is_dir():
         raise IsADirectoryError(f"path must be a file; '{path}' is a folder. Name a file in it.")
     if path.exists() and not overwrite:
         raise FileExistsError(
             f"path must not exist yet; '{path}' does. Choose another, or pass --overwrite."
         )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("bacoun.tabular.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    return environment
 
 
 def _resource(name: str) -> str:

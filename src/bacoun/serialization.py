@@ -1,0 +1,137 @@
+"""A fitted classifier <-> nested plain values and tensors, which `storage` writes to a folder."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from bacoun.steps import STEPS
+from bacoun.storage import plain
+from bacoun.uncertainty import Doubt
+
+if TYPE_CHECKING:
+    from bacoun.classifier import BaCOUnClassifier
+
+State = dict[str, Any]
+Classifier = TypeVar("Classifier", bound="BaCOUnClassifier")
+
+_SETTINGS = ("ood_prior", "n_boundary", "contamination", "standardize", "n_jobs")
+
+
+def to_state(model: BaCOUnClassifier) -> State:
+    """Everything that `from_state` needs to rebuild a fitted classifier."""
+    check_is_fitted(model)
+    seed = model.random_state if isinstance(model.random_state, int) else None
+    settings = {name: plain(getattr(model, name)) for name in _SETTINGS}
+    return {
+        "bacoun": version("bacoun"),
+        "settings": settings | {"random_state": seed},
+        "classes": {"dtype": model.classes_.dtype.str, "values": model.classes_.tolist()},
+        "n_features_in": model.n_features_in_,
+        "image_shape": plain(model.image_shape_),
+        "feature_names_in": list(getattr(model, "feature_names_in_", [])) or None,
+        "mean": torch.from_numpy(model.mean_),
+        "scale": torch.from_numpy(model.scale_),
+        "outliers": torch.from_numpy(model.outliers_),
+        "doubt": None if model.doubt_ is None else model.doubt_.get_state(),
+        "set_scores": torch.from_numpy(model.set_scores_)
+        if hasattr(model, "set_scores_")
+        else None,
+        "steps": {name: _pack_step(name, getattr(model, f"{name}_")) for name in STEPS},
+    }
+
+
+def from_state(
+    kind: type[Classifier],
+    state: State,
+    *,
+    body: nn.Module | None = None,
+    device: str = "cpu",
+) -> Classifier:
+    """Undo `to_state`.
+
+    Parameters
+    ----------
+    kind : type
+        The class to rebuild.
+    body : torch.nn.Module, optional
+        Stands in for a module of the user's own, whose code is not saved.
+    device : str
+        Where the tensors go.
+    """
+    state = _to_device(state, device)
+    model = kind(**state["settings"], device=device)
+    model.classes_ = np.array(state["classes"]["values"], dtype=state["classes"]["dtype"])
+    model.n_features_in_ = state["n_features_in"]
+    model.image_shape_ = _as_tuple(state["image_shape"])
+    if state["feature_names_in"] is not None:
+        model.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
+    for name in ("mean", "scale", "outliers", "set_scores"):
+        if state[name] is not None:
+            setattr(model, f"{name}_", state[name].cpu().numpy())
+    for name in STEPS:
+        step = _unpack_step(name, state["steps"][name], body)
+        setattr(model, f"{name}_", step)
+        setattr(model, name, None if step is None else clone(step))
+    model.doubt_ = None if state["doubt"] is None else Doubt.from_state(state["doubt"])
+    return model
+
+
+def _pack_step(name: str, step: Any) -> State | None:
+    """A fitted built-in step as plain values and tensors."""
+    if step is None:
+        return None
+    kind = next((kind for kind, known in STEPS[name].items() if type(step) is known), None)
+    if kind is None:
+        raise ValueError(
+            f"{name} must be one of {sorted(STEPS[name])} to be saved; got {type(step).__name__}. "
+            "Save a model with steps of your own by joblib.dump."
+        )
+    # Nested settings have names such as shell__epochs; the object they belong to is rebuilt.
+    settings = {k: v for k, v in step.get_params().items() if not hasattr(v, "get_params")}
+    if isinstance(settings.get("body"), nn.Module):
+        settings["body"] = None
+    return {"kind": kind, "settings": plain(settings), "state": plain(step.get_state())}
+
+
+def _unpack_step(name: str, packed: State | None, body: nn.Module | None) -> Any:
+    """Undo `_pack_step`; `body` stands in for a module that files cannot hold."""
+    if packed is None:
+        return None
+    settings = {key: _as_tuple(value) for key, value in packed["settings"].items()}
+    if "body" in settings and settings["body"] is None:
+        if body is None:
+            raise ValueError(
+                "body must be given: this model was fitted with a module of its own, and files "
+                "hold only the weights. Use load(path, body=...)."
+            )
+        settings["body"] = body
+    step = STEPS[name][packed["kind"]]().set_params(**settings)
+    try:
+        return step.set_state(packed["state"])
+    except RuntimeError as error:
+        if not isinstance(settings.get("body"), nn.Module):
+            raise
+        raise ValueError(
+            "body must be built like the one the model was fitted with; its weights have other "
+            "names or shapes. Pass the same architecture."
+        ) from error
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _to_device(value: Any, device: str) -> Any:
+    """Nested values with every tensor on `device`."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: _to_device(item, device) for key, item in value.items()}
+    return [_to_device(item, device) for item in value] if isinstance(value, list) else value
