@@ -1,4 +1,4 @@
-"""The paper's experiments: a TOML file for each, in; records of numbers and maps, out."""
+"""The paper's experiments: from TOML files to records of numbers and arrays."""
 
 from reproduction.results import Record, load_records
 from reproduction.schema import Experiment, missing_files, names, read_experiment

@@ -1,4 +1,4 @@
-"""`python -m reproduction NAME`: the paper's experiments, run and shown."""
+"""`python -m reproduction NAME`: run the paper's experiments and show their results."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ def reproduce(
         ),
     ],
     quick: Annotated[bool, typer.Option(help="Small settings: seconds instead of hours.")] = False,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds; else the file's own.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds; default: those of the file.")
+    ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(help="Methods and seeds run side by side; else one for each core."),
+        typer.Option(help="Methods and seeds run in parallel; default: one for each core."),
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
     page: Annotated[
@@ -45,7 +47,7 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper, print its table and draw its figures.
 
-    What has a record already is not run again, so that a run may be stopped at any time.
+    Records that exist are not computed again, so a run may be stopped at any time.
 
     Example: `python -m reproduction gmm --quick`
     """
@@ -57,7 +59,7 @@ def reproduce(
         lacking = missing_files(experiment) if name == "all" else []
         if lacking:
             typer.echo(
-                f"{each}: left out, {' and '.join(lacking)} not here; see python -m "
+                f"{each}: skipped, {' and '.join(lacking)} not available; see python -m "
                 "reproduction.datasets list",
                 err=True,
             )
@@ -100,7 +102,7 @@ def _show(experiment: Experiment, records: list[Record], folder: Path) -> None:
     text = f"# {experiment.title}\n\n{markdown_table(experiment, records)}"
     (folder / f"{experiment.name}.md").write_text(text)
     for path in draw_figures(experiment, records, folder / "figures"):
-        typer.echo(f"wrote {path} and .svg")
+        typer.echo(f"wrote {path}")
 
 
 if __name__ == "__main__":

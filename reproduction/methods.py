@@ -22,16 +22,16 @@ def make_method(settings: Table, seed: int) -> Any:
     if kind not in KINDS:
         raise ValueError(f"the kind of a method must be one of {sorted(KINDS)}; got {kind!r}.")
     model = KINDS[kind]() if preset is None else BaCOUnClassifier.paper(preset)
-    return model.set_params(**_flat(settings), random_state=seed)
+    return model.set_params(**flattened(settings), random_state=seed)
 
 
-def _flat(settings: Table) -> Table:
+def flattened(settings: Table) -> Table:
+    """Nested settings under scikit-learn's names, such as `features__hidden`."""
     flat: Table = {}
     for name, value in settings.items():
-        if not isinstance(value, dict):
-            flat[name] = value
-            continue
-        for key, inner in value.items():
-            flat[name if key == "kind" else f"{name}__{key}"] = inner
-    # TOML has no null; the word "none" stands for it.
-    return {name: None if value == "none" else value for name, value in flat.items()}
+        if isinstance(value, dict):
+            inner = flattened(value)
+            flat |= {name if key == "kind" else f"{name}__{key}": inner[key] for key in inner}
+        else:
+            flat[name] = None if value == "none" else value  # TOML has no null
+    return flat

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+
+from bacoun.atomic import atomic_write
 
 Measured = tuple[dict[str, Any], dict[str, np.ndarray]]
 """What a study returns: nested tables of plain numbers, and arrays by name."""
@@ -24,7 +25,7 @@ class Record:
     numbers : dict
         Nested tables of plain numbers.
     arrays : dict of ndarray
-        What figures need, kept in a file of its own.
+        What figures need, stored in a file of its own.
     command, settings, versions, seconds
         How the numbers came about.
     """
@@ -40,27 +41,25 @@ class Record:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
-        """Write `METHOD-SEED.json` and, if there are arrays, `.npz`, each whole or not at all."""
+        """Write `METHOD-SEED.json` and, if there are arrays, `.npz`, each atomically."""
         path = record_path(folder, self.experiment, self.method, self.seed)
         path.parent.mkdir(parents=True, exist_ok=True)
         if self.arrays:
-            half = path.with_name(f".{path.stem}.half.npz")
             small: Any = {name: _small(array) for name, array in self.arrays.items()}
-            np.savez_compressed(half, **small)
-            os.replace(half, path.with_suffix(".npz"))
+            with atomic_write(path.with_suffix(".npz")) as file:
+                np.savez_compressed(file, **small)
         document = asdict(self)
         del document["arrays"]
-        half = path.with_name(f".{path.stem}.half.json")
-        half.write_text(json.dumps(document, indent=1) + "\n")
-        os.replace(half, path)  # last: a record without its arrays must not exist
+        with atomic_write(path) as file:  # last: a record without its arrays must not exist
+            file.write(f"{json.dumps(document, indent=1)}\n".encode())
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Undo `save`."""
+        """Read what `save` wrote."""
         try:
             record = cls(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"'{path}' is no record; delete it and run again.") from error
+            raise ValueError(f"'{path}' is not a record; delete it and run again.") from error
         arrays = path.with_suffix(".npz")
         if arrays.exists():
             with np.load(arrays) as stored:
@@ -69,7 +68,7 @@ class Record:
 
 
 def record_path(folder: Path, experiment: str, method: str, seed: int) -> Path:
-    """Where a record is kept."""
+    """The file of a record."""
     plain = re.sub(r"[^a-z0-9]+", "-", method.lower()).strip("-")
     return folder / experiment / f"{plain}-{seed}.json"
 
@@ -108,6 +107,18 @@ def by_measure(numbers: dict[str, dict[str, float]]) -> dict[str, dict[str, floa
     return {name: {case: own[name] for case, own in numbers.items()} for name in measures}
 
 
+def over_cases(by_case: dict[str, dict[str, float]]) -> tuple[dict[str, Any], Any]:
+    """Means and seconds over all cases, and the numbers by measure, then by case."""
+    found = by_measure(by_case)
+    seconds = found.pop("seconds")
+    numbers: dict[str, Any] = {
+        "mean": {name: float(np.mean([*values.values()])) for name, values in found.items()},
+        "fit_seconds": round(sum(seconds.values()), 1),
+        "seconds": seconds,
+    }
+    return numbers, found
+
+
 def _small(array: np.ndarray) -> np.ndarray:
-    """Half precision is more than a picture shows."""
+    """In half precision, which is more than a figure can show."""
     return array.astype(np.float16) if array.dtype.kind == "f" else array

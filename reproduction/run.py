@@ -1,4 +1,4 @@
-"""Run what the records lack: one task for each method and seed, side by side where it pays."""
+"""Compute missing records: one task for each method and seed, in parallel if asked for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run_experiment(
 ) -> list[Record]:
     """Fit and measure every method with every seed that `folder` has no record of yet.
 
-    A record made with other settings is made anew.
+    A record with other settings is recomputed.
     """
     if experiment.study not in STUDIES:
         raise ValueError(
@@ -85,7 +85,7 @@ def _run_one(
 
 
 def _settings(experiment: Experiment, method: str) -> dict[str, Any]:
-    """All that decides a record, apart from its seed."""
+    """All settings that decide a record, apart from its seed."""
     return {
         "study": experiment.study,
         "dataset": experiment.dataset,

@@ -12,40 +12,24 @@ columns                  which numbers the table shows
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    model_validator,
+    with_config,
+)
+from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
 Table = dict[str, Any]
 
-
-@dataclass(frozen=True)
-class Experiment:
-    """One of the paper's tables or figures, or one of its claims, as settings."""
-
-    name: str
-    title: str
-    study: str
-    seeds: list[int]
-    dataset: Table
-    methods: dict[str, Table]
-    options: Table
-    published: dict[str, Table]
-    columns: list[str]
-    quick: bool
-
-
-_GIVEN = {field.name for field in fields(Experiment)} - {"name"}
-
-
-def names() -> list[str]:
-    """The experiments there are, in the order of the paper."""
-    folder = files("reproduction") / "experiments"
-    found = {item.name.removesuffix(".toml") for item in folder.iterdir()}
-    return [name for name in _ORDER if name in found]
-
-
-_ORDER = (
+_ORDER = (  # of the paper
     "pathology",
     "gmm",
     "moons",
@@ -70,6 +54,102 @@ _ORDER = (
 )
 
 
+def _with_kind(table: Table) -> Table:
+    if not isinstance(table.get("kind"), str):
+        raise PydanticCustomError("no_kind", "must be a table with a kind")
+    return table
+
+
+KindTable = Annotated[Table, AfterValidator(_with_kind)]
+_STRICT = ConfigDict(extra="forbid", strict=True)
+Number = int | float  # a union, so that 8 stays 8
+
+
+@with_config(_STRICT)
+class Grid(TypedDict):
+    """Corners and resolution of a map of the plane."""
+
+    low: list[Number]
+    high: list[Number]
+    resolution: int
+
+
+@with_config(_STRICT)
+class Doubt(TypedDict):
+    """Powers and prior probabilities of doubt, measured on one fit."""
+
+    power: list[Number]
+    ood_prior: list[Number]
+
+
+@with_config(_STRICT)
+class Options(TypedDict, total=False):
+    """Settings of a study; each study takes some of them."""
+
+    between: list[list[int]]
+    digits: list[int]
+    doubt: Doubt
+    epochs: int
+    kept: list[int]
+    map: Grid
+    n_images: int
+    n_points: int
+    n_steps: int
+    n_vae: int
+    radii: list[Number]
+    rays: bool
+    shifts: dict[str, Any]
+    split: bool
+
+
+class _File(BaseModel):
+    """What a TOML file holds, apart from [quick]."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    title: str
+    study: str
+    seeds: list[int]
+    columns: list[str]
+    dataset: KindTable
+    methods: dict[str, KindTable]
+    options: Options = {}
+    published: dict[str, Table] = {}
+
+    @model_validator(mode="after")
+    def _publishes_methods(self) -> Self:
+        astray = sorted(set(self.published) - set(self.methods))
+        if astray:
+            raise PydanticCustomError(
+                "no_method",
+                "published must name methods of the file",
+                {"found": ", ".join(astray)},
+            )
+        return self
+
+
+class Experiment(_File):
+    """One of the paper's tables or figures, or one of its claims, as settings."""
+
+    name: str
+    quick: bool
+
+
+_KEYS: dict[tuple[str, ...], Iterable[str]] = {
+    (): _File.model_fields,
+    ("options",): Options.__annotations__,
+    ("options", "doubt"): Doubt.__annotations__,
+    ("options", "map"): Grid.__annotations__,
+}
+
+
+def names() -> list[str]:
+    """The experiments there are, in the order of the paper."""
+    folder = files("reproduction") / "experiments"
+    found = {item.name.removesuffix(".toml") for item in folder.iterdir()}
+    return [name for name in _ORDER if name in found]
+
+
 def read_experiment(name: str, *, quick: bool = False, n_seeds: int | None = None) -> Experiment:
     """The named experiment; `quick` merges its overlay, `n_seeds` takes seeds 0, 1, ..."""
     if name not in names():
@@ -81,40 +161,62 @@ def read_experiment(name: str, *, quick: bool = False, n_seeds: int | None = Non
 def parse_experiment(
     name: str, text: str, *, quick: bool = False, n_seeds: int | None = None
 ) -> Experiment:
-    """An experiment from the text of its file; a ValueError names any key that is not known."""
+    """An experiment from the text of its file.
+
+    Raises
+    ------
+    ValueError
+        In one sentence, each key that is unknown, missing or of the wrong type.
+    """
     table = tomllib.loads(text)
     overlay = table.pop("quick", {})
-    if quick:
-        table = merged(table, overlay)
-    unknown = sorted({*table, *overlay} - _GIVEN)
-    if unknown:
-        raise ValueError(
-            f"{name}.toml may hold {', '.join(sorted(_GIVEN))}; it also holds {', '.join(unknown)}."
-        )
-    missing = sorted({"title", "study", "seeds", "dataset", "methods", "columns"} - set(table))
-    if missing:
-        raise ValueError(f"{name}.toml must hold {', '.join(missing)}; it does not.")
-    astray = sorted(set(table.get("published", {})) - set(table["methods"]))
-    if astray:
-        raise ValueError(f"{name}.toml publishes numbers of {', '.join(astray)}, no method of it.")
+    if not isinstance(overlay, dict):
+        raise ValueError(f"{name}.toml: quick must be a table; got {overlay!r}.")
+    # Both variants are checked, so that a full run notices a mistake in [quick] as well.
+    variants = {False: _checked(f"{name}.toml", table)}
+    variants[True] = _checked(f"{name}.toml with [quick]", merged(table, overlay))
+    given = dict(variants[quick])
     if n_seeds is not None:
         if n_seeds < 1:
             raise ValueError(f"the number of seeds must be at least 1; got {n_seeds}.")
-        table["seeds"] = list(range(n_seeds))
-    return Experiment(
-        **({"name": name, "options": {}, "published": {}} | table),
-        quick=quick,
-    )
+        given["seeds"] = list(range(n_seeds))
+    return Experiment(name=name, quick=quick, **given)
+
+
+def _checked(place: str, table: Table) -> _File:
+    try:
+        return _File.model_validate(table)
+    except ValidationError as error:
+        problems = ", and ".join(_problem(dict(each)) for each in error.errors())
+        raise ValueError(f"{place}: {problems}.") from error
+
+
+def _problem(error: Table) -> str:
+    """What was expected and what came, from one of pydantic's error records."""
+    where = ".".join(map(str, error["loc"]))
+    match error["type"]:
+        case "missing":
+            return f"{where} must be given; it is missing"
+        case "extra_forbidden":
+            known = _KEYS[error["loc"][:-1]]
+            return f"the key {where} must be one of {', '.join(sorted(known))}; it is unknown"
+        case "no_method":
+            return f"{error['msg']}; got {error['ctx']['found']}"
+        case "no_kind":
+            return f"{where} {error['msg']}; got {error['input']!r}"
+        case _:
+            expected = error["msg"].removeprefix("Input should ")
+            return f"{where} must {expected}; got {error['input']!r}"
 
 
 def missing_files(experiment: Experiment) -> list[str]:
-    """Data sets the experiment needs that are not on this machine yet."""
+    """Names of the data sets that the experiment needs and that are not on this machine."""
     if experiment.dataset["kind"] not in ("mnist", "development-images", "tables"):
-        return []  # the others are drawn, or come with the package
-    from reproduction.datasets.images import (
-        OTHERS,  # brings torch along, which --help does not need
-    )
-    from reproduction.datasets.sources import SOURCES, locate
+        return []  # the others are generated, or come with the package
+    # Imported late: torch comes along, which --help does not need.
+    from reproduction.datasets.catalog import SOURCES
+    from reproduction.datasets.images import OTHERS
+    from reproduction.datasets.sources import locate
     from reproduction.datasets.tables import source_of
 
     if experiment.dataset["kind"] == "mnist":
@@ -128,7 +230,7 @@ def missing_files(experiment: Experiment) -> list[str]:
 
 
 def merged(below: Table, above: Table) -> Table:
-    """Two nested tables in one; where both have a value, the one `above` counts."""
+    """Two nested tables in one; values of `above` take precedence."""
     result = dict(below)
     for key, value in above.items():
         both = isinstance(value, dict) and isinstance(result.get(key), dict)

@@ -1,4 +1,4 @@
-"""The paper's data sets: drawn, shipped with bacoun, or downloaded."""
+"""The paper's data sets: generated, shipped with bacoun, or downloaded."""
 
 from collections.abc import Callable
 

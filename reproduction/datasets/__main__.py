@@ -1,4 +1,4 @@
-"""`python -m reproduction.datasets`: the paper's data sets, found or downloaded."""
+"""`python -m reproduction.datasets`: list and download the paper's data sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def list_(
 
     Example: `python -m reproduction.datasets list`
     """
-    from reproduction.datasets.sources import SOURCES, available
+    from reproduction.datasets.catalog import SOURCES
+    from reproduction.datasets.sources import available
 
     held = [(holding, SOURCES[holding.name]) for holding in available()]
     if as_json:
@@ -42,14 +43,14 @@ def list_(
         typer.echo(json.dumps(rows))
         return
     for holding, source in held:
-        place = holding.folder or "not here yet"
+        place = holding.folder or "not downloaded"
         typer.echo(f"{holding.name:<16}{holding.size / 1e6:6.1f} MB  {source.about}")
         typer.echo(f"{'':<27}{source.licence}")
         typer.echo(f"{'':<27}{place}")
 
 
 def _names() -> list[str]:
-    from reproduction.datasets.sources import SOURCES
+    from reproduction.datasets.catalog import SOURCES
 
     return list(SOURCES)
 
@@ -61,7 +62,7 @@ def get(
         Path | None, typer.Option(help="Look in this folder alone, and download nothing.")
     ] = None,
 ) -> None:
-    """Print the folder that holds a data set, which is downloaded if need be.
+    """Print the folder of a data set, which is downloaded if missing.
 
     Example: `python -m reproduction.datasets get mnist`
     """

@@ -1,4 +1,4 @@
-"""Images for training and for being unknown: grey, 28 x 28, white on black as MNIST."""
+"""Images to train on and out-of-distribution images: grey, 28 x 28, white on black as MNIST."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from sklearn.datasets import load_digits
 
 from bacoun.datasets.dataset import Dataset
-from reproduction.datasets.sources import (
+from reproduction.datasets.sources import fetch
+from reproduction.datasets.unpack import (
     CIFAR,
     EMNIST_BALANCED,
     EMNIST_LETTERS,
     PathLike,
-    fetch,
     read_idx,
 )
 
@@ -23,6 +23,8 @@ Pair = tuple[np.ndarray, np.ndarray]
 OTHERS = ("emnist-balanced", "emnist-letters", "usps", "cifar10")
 _SIDE = 28
 _DIGITS_TRAIN = 1297  # and 500 to test with, in the order of the file
+_N_LEFT_OUT = 2  # of the ten digits, in development images
+_LARGEST_SHARE = 0.7  # of development images to train on
 _LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601
 
 
@@ -124,19 +126,19 @@ def load_mnist(
     n_asked: int = 2000,
     random_state: int = 0,
 ) -> Dataset:
-    """MNIST to learn from, and images of other kinds to ask about.
+    """MNIST to train on, and images of other kinds to evaluate.
 
     Parameters
     ----------
     n_train : int
         Training images, drawn at random.
     others : sequence of str
-        Sets to ask about, as `load_images` names them.
+        Sets to evaluate, as `load_images` names them.
     n_asked : int
         Images of each region, at most, drawn at random; "in" are test images of MNIST.
     """
     rng = np.random.default_rng(random_state)
-    rng.permutation(10)  # of no use now; without it, a seed would draw other images than in records
+    rng.permutation(10)  # unused, but without it a seed would draw other images than in the records
     images, labels = _some(load_images("mnist"), n_train, rng)
     test_images, test_labels = load_images("mnist", "test")
     regions = {"in": (test_images, test_labels)}
@@ -154,7 +156,49 @@ def load_mnist(
 
 
 def _some(pair: Pair, n_images: int, rng: np.random.Generator) -> Pair:
-    """Images and labels of a random choice of at most `n_images`."""
+    """A random choice of at most `n_images` images and their labels."""
     images, labels = pair
     chosen = rng.permutation(len(images))[:n_images]
     return images[chosen], labels[chosen]
+
+
+def development_images(name: str, n_train: int, n_asked: int, random_state: int) -> Dataset:
+    """Images of eight digits to train and to evaluate on, and of two that are left out.
+
+    Parameters
+    ----------
+    name : "mnist" or "digits"
+        Of MNIST, the training file alone is read.
+    n_train : int
+        Training images, at most; never more than 70 % of those there are.
+    n_asked : int
+        Held-out images, at most; of the left-out digits there are half as many.
+    random_state : int
+        Which digits are left out, and which images are drawn.
+    """
+    images, labels = _development_file(name)
+    rng = np.random.default_rng(random_state)
+    left_out = np.isin(labels, rng.permutation(10)[:_N_LEFT_OUT])
+    known, unknown = (rng.permutation(np.flatnonzero(rows)) for rows in (~left_out, left_out))
+    n_train = min(n_train, int(_LARGEST_SHARE * len(known)))
+    train, held_out = known[:n_train], known[n_train : n_train + n_asked]
+    unknown = unknown[: n_asked // 2]
+    return Dataset(
+        points=images[train],
+        labels=labels[train],
+        test_points=images[held_out],
+        test_labels=labels[held_out],
+        regions={"left out": images[unknown]},
+        region_labels={"left out": labels[unknown]},
+        feature_names=[f"pixel {row} {column}" for row, column in np.ndindex(*images.shape[1:])],
+    )
+
+
+def _development_file(name: str) -> tuple[np.ndarray, np.ndarray]:
+    if name == "mnist":
+        return load_images("mnist", "train")
+    if name == "digits":
+        halves = (load_images("digits", split) for split in ("train", "test"))
+        images, labels = (np.concatenate(pair) for pair in zip(*halves, strict=True))
+        return images, labels
+    raise ValueError(f"a set of development images must be 'mnist' or 'digits'; got {name!r}.")

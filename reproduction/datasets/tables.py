@@ -1,7 +1,7 @@
-"""Numeric benchmark tables by name, and their split into rows to learn from and rows to ask about.
+"""Numeric benchmark tables by name, and their split into training and test rows.
 
-Each is checked against the size it was published with, so that a damaged or different file is
-noticed before anything is learned from it.
+Each is checked against its published size, so that a damaged or different file is noticed before
+anything is fitted to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from sklearn.model_selection import train_test_split
 
 from bacoun.datasets.dataset import Dataset
 from bacoun.datasets.wine import read_wine_quality
-from reproduction.datasets.sources import SOURCES, PathLike, fetch
+from reproduction.datasets.catalog import SOURCES
+from reproduction.datasets.sources import fetch
+from reproduction.datasets.unpack import PathLike
 
 Table = tuple[np.ndarray, np.ndarray, list[str]]
 """Numbers X (N, D), labels y (N,), and the names of the D columns."""
@@ -124,19 +126,19 @@ def split_table(
     random_state: int,
     left_out: Any = None,
 ) -> Dataset:
-    """A split, stratified by class: 70 % of the rows to learn from, 30 % to be tested on.
+    """A split, stratified by class: 70 % of the rows for training, 30 % for testing.
 
     Parameters
     ----------
     X, y, feature_names
         As `load_table` returns them.
     n_train : int
-        Rows to learn from, at most; drawn at random.
+        Training rows, at most; drawn at random.
     random_state : int
         Seed of the split and of that draw.
     left_out : label, optional
         A class to keep out of training and test rows. Duplicate rows are dropped first, so that
-        none is asked about that was learned.
+        no training row is evaluated.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a claim of the paper is, and the records it is weighed by."""
+"""Claims of the paper, and the records they are checked against."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 from reproduction.pages.tables import spread
-from reproduction.results import across_seeds
+from reproduction.results import across_seeds, load_records
+from reproduction.schema import names
 
 from bacoun.uncertainty import rank_correlation
-from reproduction import load_records, names
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be decided"
 
 
 class Results:
-    """All records, asked by experiment, method and the path of a number."""
+    """All records, indexed by experiment, method and the path of a number."""
 
     def __init__(self, folder: Path) -> None:
         self.records = {name: load_records(folder, name) for name in names()}
@@ -37,7 +37,7 @@ class Results:
         """Mean ± standard deviation over seeds."""
         return spread(self.values(experiment, method, path))
 
-    def likeness(self, experiment: str, method: str, to: str) -> np.ndarray:
+    def rank_correlations(self, experiment: str, method: str, to: str) -> np.ndarray:
         """Rank correlation of two methods' maps of total uncertainty, for each seed."""
         maps = {
             (record.method, record.seed): record.arrays["map total"].astype(float).ravel()
@@ -52,11 +52,11 @@ class Results:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper and the function that weighs it: measured text and verdict."""
+    """A statement of the paper and the function that checks it: numbers as text, and verdict."""
 
     where: str
-    says: str
-    weigh: Callable[[Results], tuple[str, str]]
+    statement: str
+    check: Callable[[Results], tuple[str, str]]
     remark: str = ""
 
 

@@ -1,12 +1,13 @@
-"""What the paper says of images, weighed by the records of the experiments on them."""
+"""What the paper says of images, checked against the records of the experiments on them."""
 
 from __future__ import annotations
 
 from reproduction.pages.claims import Claim, Results, listed, verdict
+from reproduction.pages.names import SHORT_SETS, baselines
 from reproduction.pages.tables import number
 
-_BASELINES = ("NLM", "NLM, 50", "BNN", "MC-Dropout", "Deep ensemble")
-_OTHERS = {"usps": "USPS", "emnist-balanced": "EMNIST", "cifar10": "CIFAR"}
+_BASELINES = baselines("mnist")
+_OTHERS = {name: SHORT_SETS[name] for name in ("usps", "emnist-balanced", "cifar10")}
 _OOD = ("usps", "emnist-letters", "cifar10", "boundary")
 
 
@@ -14,7 +15,7 @@ def _means(r: Results, method: str, part: str) -> dict[str, float]:
     return {name: r.mean("mnist", method, f"{part}/{name}") for name in ("in", *_OTHERS)}
 
 
-def _told(r: Results, method: str, part: str, experiment: str = "mnist") -> str:
+def _shown(r: Results, method: str, part: str, experiment: str = "mnist") -> str:
     values = {"MNIST": r.show(experiment, method, f"{part}/in")}
     values |= {label: r.show(experiment, method, f"{part}/{n}") for n, label in _OTHERS.items()}
     return f"{part} of {method}: " + ", ".join(f"{k} {v}" for k, v in values.items())
@@ -23,7 +24,7 @@ def _told(r: Results, method: str, part: str, experiment: str = "mnist") -> str:
 def _intuition(r: Results) -> tuple[str, str]:
     epistemic, aleatoric = (_means(r, "BaCOUn", part) for part in ("epistemic", "aleatoric"))
     three, full = (
-        "; ".join(_told(r, "BaCOUn", part, name) for part in ("epistemic", "aleatoric"))
+        "; ".join(_shown(r, "BaCOUn", part, name) for part in ("epistemic", "aleatoric"))
         for name in ("mnist", "mnist-full")
     )
     return f"{three}. With all 60,000 images and one seed, {full}.", verdict(
@@ -35,7 +36,7 @@ def _intuition(r: Results) -> tuple[str, str]:
 def _emnist(r: Results) -> tuple[str, str]:
     aleatoric = _means(r, "BaCOUn", "aleatoric")
     highest = max(aleatoric, key=aleatoric.__getitem__)
-    return f"{_told(r, 'BaCOUn', 'aleatoric')}.", verdict(highest == "emnist-balanced")
+    return f"{_shown(r, 'BaCOUn', 'aleatoric')}.", verdict(highest == "emnist-balanced")
 
 
 def _apart(r: Results) -> tuple[str, str]:

@@ -6,22 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from reproduction.results import across_seeds
+from reproduction.pages.names import SETS
+from reproduction.results import Record, across_seeds
+from reproduction.schema import Experiment
 from rich.table import Table
 
 from bacoun import __version__
-from reproduction import Experiment, Record
 
 _NOTE = "Mean ± standard deviation over {seeds}; in brackets what the paper printed. Nats."
-_SETS = {
-    "in": "MNIST test",
-    "usps": "USPS",
-    "emnist-balanced": "EMNIST, 47 classes",
-    "emnist-letters": "EMNIST letters",
-    "cifar10": "CIFAR",
-    "boundary": "boundary",
-    "smooth boundary": "smooth boundary",
-}
 _SCORES = {"epistemic": "epistemic", "total": "total", "p_ood": "p(OOD)", "rarity": "- log density"}
 _MEASURES = ("auroc", "aupr", "fpr_at_tpr")
 
@@ -113,7 +105,7 @@ def markdown_table(experiment: Experiment, records: list[Record]) -> str:
 def _image_tables(experiment: Experiment, records: list[Record]) -> str:
     """Uncertainty of each set, and how well each score tells it from the test images."""
     methods = [m for m in experiment.methods if any(r.method == m for r in records)]
-    sets = [name for name in _SETS if _values(records, methods, f"epistemic/{name}")]
+    sets = [name for name in SETS if _values(records, methods, f"epistemic/{name}")]
     outside = [name for name in sets if name != "in"]
     means = (
         [method, part, *(_mean_and_sd(records, method, part, name) for name in sets)]
@@ -121,7 +113,7 @@ def _image_tables(experiment: Experiment, records: list[Record]) -> str:
         for part in ("epistemic", "aleatoric")
     )
     told = (
-        [method, label, *(_told_apart(records, method, score, name) for name in outside)]
+        [method, label, *(_separation(records, method, score, name) for name in outside)]
         for method in methods
         for score, label in _SCORES.items()
         if _values(records, [method], f"auroc/{score}/{outside[0]}")
@@ -130,11 +122,11 @@ def _image_tables(experiment: Experiment, records: list[Record]) -> str:
         [
             "Uncertainty in nats, mean ± standard deviation over the images of a set:",
             "",
-            *_lines(["method", "part", *(_SETS[name] for name in sets)], means, 2),
+            *_lines(["method", "part", *(SETS[name] for name in sets)], means, 2),
             "",
             "How well a score tells a set from the test images, as AUROC / AUPR / FPR95:",
             "",
-            *_lines(["method", "score", *(_SETS[name] for name in outside)], told, 2),
+            *_lines(["method", "score", *(SETS[name] for name in outside)], told, 2),
             "",
         ]
     )
@@ -149,7 +141,7 @@ def _mean_and_sd(records: list[Record], method: str, part: str, name: str) -> st
     return f"{number(mean)} ± {number(sd)}"
 
 
-def _told_apart(records: list[Record], method: str, score: str, name: str) -> str:
+def _separation(records: list[Record], method: str, score: str, name: str) -> str:
     return " / ".join(
         f"{across_seeds(records, method, f'{measure}/{score}/{name}').mean():.3f}"
         for measure in _MEASURES

@@ -1,4 +1,4 @@
-"""What an experiment measures: (experiment, method, seed) -> numbers and arrays."""
+"""Studies: functions from (experiment, method, seed) to numbers and arrays."""
 
 from collections.abc import Callable
 

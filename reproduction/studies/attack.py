@@ -1,18 +1,18 @@
-"""An attack near the edge: slide points that lie beyond the data to where a model feels sure.
+"""An attack near the edge: move points beyond the data to where a model is certain.
 
-The paper holds NLM to be "easily attacked with adversarial samples, generated close enough to the
+The paper calls NLM "easily attacked with adversarial samples, generated close enough to the
 data manifold". The density of the mixture is known, so a point beyond the data stays beyond it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from bacoun.datasets import gaussian_mixture_log_density
 from reproduction.methods import make_method
+from reproduction.results import Measured
 from reproduction.schema import Experiment
 from reproduction.studies.regions import load
 
@@ -20,10 +20,8 @@ _STEP = 0.25  # in units of the data: a seventh of a class's standard deviation
 _PROBE = 0.05
 
 
-def attack(
-    experiment: Experiment, method: str, seed: int
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """How many attacked points pass for familiar: epistemic below 95 % of test points' own."""
+def attack(experiment: Experiment, method: str, seed: int) -> Measured:
+    """Share of attacked points that look familiar: epistemic below that of 95 % of test points."""
     data = load(experiment.dataset, seed)
     model = make_method(experiment.methods[method], seed).fit(data.points, data.labels)
     density = gaussian_mixture_log_density(data.test_points)
@@ -61,7 +59,7 @@ def descend(
 ) -> np.ndarray:
     """Steps of fixed length against the gradient of `value`, taken only if they stay in the band.
 
-    The gradient is by central differences, so that every method is attacked in the same way.
+    The gradient is by central differences, so that every method is attacked alike.
     """
     points = start.copy()
     best, lowest = points.copy(), value(points)

@@ -1,4 +1,4 @@
-"""Corruptions of grey images: what a camera, a scanner or a careless hand does to a digit.
+"""Corruptions of grey images, such as a camera or a scanner causes.
 
 Images are (N, H, W), float32 from 0 (black) to 1 (white), of any size; they keep shape and range.
 """
@@ -19,7 +19,7 @@ def blurred(images: np.ndarray, sd: float) -> np.ndarray:
 
 
 def rotated(images: np.ndarray, degrees: float) -> np.ndarray:
-    """Images turned counter-clockwise, black where nothing was."""
+    """Images rotated counter-clockwise, filled with black."""
     return _as_images(ndimage.rotate(images, degrees, axes=(2, 1), reshape=False, order=1))
 
 

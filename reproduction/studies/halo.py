@@ -1,21 +1,19 @@
-"""How far doubt reaches: uncertainty and best guess on circles around a cloud in the plane."""
+"""Uncertainty and predicted class on circles around the data in the plane."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from reproduction.fits import fitted
+from reproduction.results import Measured
 from reproduction.schema import Experiment
+from reproduction.studies.plane import directions
 from reproduction.studies.regions import load
 
 _N_DIRECTIONS = 200
 
 
-def halo(
-    experiment: Experiment, method: str, seed: int
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def halo(experiment: Experiment, method: str, seed: int) -> Measured:
     """Numbers by radius, over 200 directions; the array is epistemic (radii, 200).
 
     `mean` and `smallest` are of epistemic uncertainty, `nearest` is the share of directions in
@@ -24,12 +22,10 @@ def halo(
     data = load(experiment.dataset, seed)
     model, seconds = fitted(experiment, method, seed, data)
     means = np.stack([data.points[data.labels == label].mean(axis=0) for label in model.classes_])
-    angles = np.linspace(0, 2 * np.pi, _N_DIRECTIONS, endpoint=False)
-    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     found: dict[str, dict[str, float]] = {"mean": {}, "smallest": {}, "nearest": {}}
     curves = []
     for radius in experiment.options["radii"]:
-        points = radius * directions
+        points = radius * directions(_N_DIRECTIONS)
         epistemic = model.uncertainty(points).epistemic
         distance = np.linalg.norm(points[:, None] - means, axis=2)
         name = f"{radius:g}"

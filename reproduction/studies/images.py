@@ -1,8 +1,7 @@
-"""Fit a method to images; ask it about images of other kinds, turned, noisy or in between."""
+"""Fit a method to images; evaluate it on other kinds, on rotated, noisy and interpolated ones."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,24 +11,24 @@ from bacoun.boundary import CompactShell
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.datasets import Dataset
 from bacoun.uncertainty import aupr, auroc, fpr_at_tpr, rank_correlation
-from reproduction.fits import fitted, kept, learned
+from reproduction.fits import cached, code_digest, fitted, training_settings
 from reproduction.results import Measured
-from reproduction.schema import Experiment
+from reproduction.schema import Experiment, Table
 from reproduction.studies.corruptions import rotated
 from reproduction.studies.regions import load, quality_of
 from reproduction.studies.vae import paths_between, trained_vae
 
 PARTS = ("total", "aleatoric", "epistemic")
-_SHELL_IMAGES = 5000  # enough for flows that only the question is drawn from
+_SHELL_IMAGES = 5000  # enough for flows that only evaluation images are drawn from
 _NOISE = np.linspace(0, 1, 11)
 _ANGLES = np.arange(0, 361, 15)
 
 
 def image_sets(experiment: Experiment, method: str, seed: int) -> Measured:
-    """Quality on test images; parts of uncertainty on every set, and how well they tell it apart.
+    """Quality on test images; parts of uncertainty on every set, and how well they separate it.
 
-    The sets "boundary" and "smooth boundary" are drawn from a shell that no method has seen, the
-    same for all of them, with and without what the principal components leave over.
+    The sets "boundary" and "smooth boundary" are drawn from a shell that no method was trained
+    with, the same for all of them, with and without the residual of the principal components.
     """
     data = load(experiment.dataset, seed)
     model, seconds = fitted(experiment, method, seed, data)
@@ -81,24 +80,26 @@ def edge_images(
     experiment: Experiment, data: Dataset, n_images: int, seed: int, *, residual: float = 1.0
 ) -> np.ndarray:
     """Images (n, H, W) on the edge of the data, from flows of their own."""
+    draw = cached(_draw_edge, ignore=["data"])
+    return draw(training_settings(experiment), n_images, seed, residual, code_digest(), data)
 
-    def draw(_: Path) -> np.ndarray:
-        points = torch.from_numpy(data.points[:_SHELL_IMAGES]).flatten(1)
-        labels = np.unique(data.labels[:_SHELL_IMAGES], return_inverse=True)[1]
-        generator = torch.Generator().manual_seed(1000 + seed)  # no method has this seed
-        shell = CompactShell(residual=residual)
-        shell.fit(points, torch.from_numpy(labels), generator=generator)
-        drawn: np.ndarray = shell.sample(n_images, generator=generator)[0].numpy()
-        return drawn.reshape(-1, *data.points.shape[1:])
 
-    images: np.ndarray = kept(["edge", learned(experiment), n_images, seed, residual], draw)
-    return images
+def _draw_edge(
+    dataset: Table, n_images: int, seed: int, residual: float, code: str, data: Dataset
+) -> np.ndarray:
+    points = torch.from_numpy(data.points[:_SHELL_IMAGES]).flatten(1)
+    labels = np.unique(data.labels[:_SHELL_IMAGES], return_inverse=True)[1]
+    generator = torch.Generator().manual_seed(1000 + seed)  # no method has this seed
+    shell = CompactShell(residual=residual)
+    shell.fit(points, torch.from_numpy(labels), generator=generator)
+    drawn: np.ndarray = shell.sample(n_images, generator=generator)[0].numpy()
+    return drawn.reshape(-1, *data.points.shape[1:])
 
 
 def examples(experiment: Experiment, method: str, seed: int) -> Measured:
-    """What a method says of single images; which of them are shown is decided over all methods.
+    """Predictions for single images; which of them are shown depends on all methods.
 
-    Images of the data sets are not kept: they are not ours to pass on. A figure reads them again.
+    Images of the data sets are not stored, because of their licences; a figure reads them again.
     """
     data = load(experiment.dataset, seed)
     model, seconds = fitted(experiment, method, seed, data)
@@ -121,7 +122,7 @@ def examples(experiment: Experiment, method: str, seed: int) -> Measured:
 
 
 def rotations(experiment: Experiment, method: str, seed: int) -> Measured:
-    """Test digits turned by 0 to 360 degrees: one strip each, and means over many digits."""
+    """Test digits rotated by 0 to 360 degrees: one strip each, and means over many digits."""
     data = load(experiment.dataset, seed)
     model, _ = fitted(experiment, method, seed, data)
     numbers: dict[str, Any] = {}
@@ -129,7 +130,7 @@ def rotations(experiment: Experiment, method: str, seed: int) -> Measured:
     for digit in experiment.options["digits"]:
         upright = typical(data, digit, experiment.options["n_images"])
         turned = np.concatenate([rotated(upright, float(angle)) for angle in _ANGLES])
-        winners, parts = _asked(model, turned, len(_ANGLES))
+        winners, parts = _evaluated(model, turned, len(_ANGLES))
         arrays |= {f"{part} {digit}": value for part, value in parts.items()}
         arrays[f"winners {digit}"] = winners[:, 0].astype(np.uint8)
         arrays[f"images {digit}"] = as_bytes(turned[:: len(upright)])
@@ -150,7 +151,7 @@ def noise(experiment: Experiment, method: str, seed: int) -> Measured:
     clean = data.test_points[: experiment.options["n_images"]]
     drawn = np.random.default_rng(seed).normal(size=clean.shape).astype(np.float32)
     noisy = np.concatenate([clean + level * drawn for level in _NOISE])
-    _, parts = _asked(model, noisy, len(_NOISE))
+    _, parts = _evaluated(model, noisy, len(_NOISE))
     numbers: dict[str, Any] = {}
     arrays = {"levels": _NOISE, "images": as_bytes(noisy[:: len(clean)])}
     for part, value in parts.items():
@@ -178,7 +179,7 @@ def morph(experiment: Experiment, method: str, seed: int) -> Measured:
     for first, last in experiment.options["between"]:
         name = f"{first} to {last}"
         line, images = paths_between(vae, data, first, last)
-        winners, parts = _asked(model, images, len(images))
+        winners, parts = _evaluated(model, images, len(images))
         arrays |= {f"{part} {name}": value[:, 0] for part, value in parts.items()}
         arrays |= {f"line {name}": line, f"images {name}": as_bytes(images)}
         arrays[f"winners {name}"] = winners[:, 0].astype(np.uint8)
@@ -193,7 +194,7 @@ def morph(experiment: Experiment, method: str, seed: int) -> Measured:
     return numbers, arrays
 
 
-def _asked(model: Any, images: np.ndarray, n_steps: int) -> tuple[np.ndarray, dict[str, Any]]:
+def _evaluated(model: Any, images: np.ndarray, n_steps: int) -> tuple[np.ndarray, dict[str, Any]]:
     """Winning class and parts of uncertainty, each (n_steps, n_images)."""
     found = scores(model, images)
     parts = {part: found[part].reshape(n_steps, -1) for part in PARTS}
@@ -202,7 +203,7 @@ def _asked(model: Any, images: np.ndarray, n_steps: int) -> tuple[np.ndarray, di
 
 
 def typical(data: Dataset, digit: int, n_images: int) -> np.ndarray:
-    """Test images of a digit, the one nearest to their mean first: a choice by rule."""
+    """Test images of a digit, the one nearest to their mean first."""
     images = data.test_points[data.test_labels == digit]
     distance = np.square(images - images.mean(axis=0)).sum(axis=(1, 2))
     nearest = int(distance.argmin())

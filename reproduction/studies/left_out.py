@@ -1,7 +1,7 @@
-"""Leave a class of a table out of training, and see how well scores tell its rows from known ones.
+"""How well scores separate the rows of a class left out of training from those of known classes.
 
-Besides classifiers, a method may be a detector that knows distances alone: it is given inputs
-brought to zero mean and unit variance, and answers with a score that is higher for stranger rows.
+Besides classifiers, a method may be a detector based on distances alone: it is given standardised
+inputs and returns a score that is higher for more unusual rows.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from bacoun.datasets import Dataset
 from bacoun.uncertainty import auroc, negative_log_likelihood
 from reproduction.datasets.tables import load_table, split_table
 from reproduction.fits import fitted
-from reproduction.results import Measured, by_measure
-from reproduction.schema import Experiment, Table
+from reproduction.results import Measured, over_cases
+from reproduction.schema import Doubt, Experiment, Table
 
 Detector = Callable[[np.ndarray], np.ndarray]
-"""From standardised rows (n, D) to scores (n,), higher for stranger rows."""
+"""From standardised rows (n, D) to scores (n,), higher for more unusual rows."""
 
 SCORES = ("ood_score", "epistemic", "total", "rarity")
 
@@ -41,18 +41,12 @@ def left_out(experiment: Experiment, method: str, seed: int) -> Measured:
         # Settings of its own for each case, so that its cached fit does not depend on the others.
         dataset = {"kind": "table", "table": table, "left_out": label}
         dataset["n_train"] = experiment.dataset["n_train"]
-        measured = _measured(replace(experiment, dataset=dataset), method, seed)
+        measured = _measured(experiment.model_copy(update={"dataset": dataset}), method, seed)
         by_case[f"{table}: {label}"] = measured
-    found = by_measure(by_case)
-    seconds = found.pop("seconds")
+    numbers, found = over_cases(by_case)
     scores = {name: found[name] for name in SCORES if name in found}
-    numbers: dict[str, Any] = {
-        "mean": {name: float(np.mean([*values.values()])) for name, values in found.items()},
-        "lowest": {name: min(values.values()) for name, values in scores.items()},
-        "fit_seconds": round(sum(seconds.values()), 1),
-        "auroc": scores,
-        "seconds": seconds,
-    }
+    numbers["lowest"] = {name: min(values.values()) for name, values in scores.items()}
+    numbers["auroc"] = scores
     return numbers | {name: found[name] for name in found if name not in scores}, {}
 
 
@@ -89,7 +83,7 @@ def _measured(experiment: Experiment, method: str, seed: int) -> dict[str, float
         return _of_detector(data, **experiment.methods[method])
     model, seconds = fitted(experiment, method, seed, data)
     measured = _of_classifier(data, model) | {"seconds": seconds}
-    for name, variant in doubts(model, experiment.options.get("doubt", {})):
+    for name, variant in doubts(model, experiment.options.get("doubt")):
         other = _of_classifier(data, variant)
         measured |= {f"{part} {name}": other[part] for part in ("epistemic", "nll")}
     return measured
@@ -118,16 +112,16 @@ def _of_detector(data: Dataset, kind: str, **settings: Any) -> dict[str, float]:
     return {"ood_score": auroc(known, unknown), "seconds": seconds}
 
 
-def doubts(model: Any, settings: Table) -> Iterator[tuple[str, Any]]:
+def doubts(model: Any, settings: Doubt | None) -> Iterator[tuple[str, Any]]:
     """The fitted model with each power and prior of `settings` in its doubt; nothing is refitted.
 
     Each comes with a name; a model without doubt has no variants.
     """
     doubt = getattr(model, "doubt_", None)
-    if doubt is None:
+    if doubt is None or settings is None:
         return
-    for power in settings.get("power", []):
-        for prior in settings.get("ood_prior", []):
+    for power in settings["power"]:
+        for prior in settings["ood_prior"]:
             variant = copy.copy(model)
             variant.doubt_ = replace(doubt, power=power, ood_prior=prior)
             yield f"power {power:g}, prior {prior:g}", variant

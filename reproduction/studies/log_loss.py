@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 
 from bacoun.classifier import BaCOUnClassifier
-from bacoun.uncertainty import expected_calibration_error, negative_log_likelihood
 from reproduction.fits import fitted
-from reproduction.results import Measured, by_measure
+from reproduction.results import Measured, over_cases
 from reproduction.schema import Experiment
 from reproduction.studies.left_out import load
+from reproduction.studies.regions import basic_quality
 
 # The network works in single precision, in which a tiny probability becomes zero; its log loss
 # must stay finite to be compared.
@@ -30,14 +27,10 @@ def log_loss(experiment: Experiment, method: str, seed: int) -> Measured:
     for table in experiment.dataset["tables"]:
         # Settings of its own for each table, so that its cached fit does not depend on the others.
         dataset = {"kind": "table", "table": table, "n_train": experiment.dataset["n_train"]}
-        by_table[table] = _measured(replace(experiment, dataset=dataset), method, seed)
-    found = by_measure(by_table)
-    seconds = found.pop("seconds")
-    numbers: dict[str, Any] = {
-        "mean": {name: float(np.mean([*values.values()])) for name, values in found.items()},
-        "fit_seconds": round(sum(seconds.values()), 1),
-        "seconds": seconds,
-    }
+        by_table[table] = _measured(
+            experiment.model_copy(update={"dataset": dataset}), method, seed
+        )
+    numbers, found = over_cases(by_table)
     if "excess" in found:
         numbers["largest_excess"] = max(found["excess"].values())
     return numbers | found, {}
@@ -48,9 +41,9 @@ def _measured(experiment: Experiment, method: str, seed: int) -> dict[str, float
     data = load(experiment.dataset, seed)
     model, seconds = fitted(experiment, method, seed, data)
     index = np.searchsorted(model.classes_, data.test_labels)
-    measured = _quality(model.predict_proba(data.test_points), index)
+    measured = basic_quality(model.predict_proba(data.test_points), index)
     if isinstance(model, BaCOUnClassifier) and model.boundary_ is not None:
-        network = _quality(network_proba(model, data.test_points), index)
+        network = basic_quality(network_proba(model, data.test_points), index)
         measured |= {f"network_{name}": value for name, value in network.items()}
         measured["excess"] = measured["nll"] - measured["network_nll"]
     return measured | {"seconds": seconds}
@@ -61,11 +54,3 @@ def network_proba(model: BaCOUnClassifier, rows: np.ndarray) -> np.ndarray:
     known = model.region_proba(rows)[:, : len(model.classes_)].astype(np.float64)
     known = known.clip(_SMALLEST)
     return known / known.sum(axis=1, keepdims=True)
-
-
-def _quality(probabilities: np.ndarray, index: np.ndarray) -> dict[str, float]:
-    return {
-        "accuracy": float((probabilities.argmax(axis=1) == index).mean()),
-        "nll": negative_log_likelihood(probabilities, index),
-        "ece": expected_calibration_error(probabilities, index),
-    }

@@ -1,26 +1,22 @@
-"""How well the flow's density, and two of scikit-learn's detectors, find planted outliers."""
+"""How well the flow's density and two detectors of scikit-learn find planted outliers."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import torch
 from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
 
-from bacoun.boundary import FlowOutlierRemover, FlowShell
+from bacoun.boundary import FlowOutlierRemover
 from bacoun.uncertainty import aupr, auroc
+from reproduction.results import Measured
 from reproduction.schema import Experiment
-from reproduction.studies.plane import grid
+from reproduction.studies.plane import edge_points, grid
 from reproduction.studies.regions import load
 
 _EDGE_POINTS = 1000
 
 
-def outliers(
-    experiment: Experiment, method: str, seed: int
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def outliers(experiment: Experiment, method: str, seed: int) -> Measured:
     """Numbers: how well low scores mark outliers. Arrays: scores; for the flow, edge and map."""
     data = load(experiment.dataset, seed)
     n_outliers = len(data.regions["outliers"])
@@ -35,7 +31,7 @@ def outliers(
         log_density = remover.score_samples(grid(**experiment.options["map"]))
         arrays = {
             "map log density": log_density.reshape(shape),
-            "edge": _edge(data.points, seed),
+            "edge": edge_points(data.points, _EDGE_POINTS, seed),
             "points": data.points,
             "is outlier": is_outlier,
         }
@@ -53,13 +49,3 @@ def outliers(
         "precision_of_removed": float(is_outlier[removed].mean()),
     }
     return numbers, arrays | {"scores": np.clip(scores, -1e4, 1e4)}
-
-
-def _edge(points: np.ndarray, seed: int) -> np.ndarray:
-    """What step 1 would draw around these points, outliers and all."""
-    centre, spread = points.mean(axis=0), points.std(axis=0)
-    generator = torch.Generator().manual_seed(seed)
-    standard = torch.from_numpy((points - centre) / spread).float()
-    shell = FlowShell(per_class=False)
-    shell.fit(standard, torch.zeros(len(points), dtype=torch.long), generator=generator)
-    return shell.sample(_EDGE_POINTS, generator=generator)[0].numpy() * spread + centre

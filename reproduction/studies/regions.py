@@ -1,4 +1,4 @@
-"""Fit a method; how good it is, and how unsure, region by region, along rays and over the plane."""
+"""Fit a method; its quality, and its uncertainty by region, along rays and over the plane."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from bacoun.uncertainty import (
 )
 from reproduction.datasets import KINDS as DATASETS
 from reproduction.methods import make_method
-from reproduction.schema import Experiment, Table
+from reproduction.results import Measured
+from reproduction.schema import Experiment, Grid, Table
 from reproduction.studies.plane import grid, rays
 
 _DISTANCES = np.linspace(1, 3, 9)
@@ -31,9 +32,7 @@ def load(dataset: Table, seed: int) -> Dataset:
     return DATASETS[settings.pop("kind")](random_state=seed, **settings)
 
 
-def regions(
-    experiment: Experiment, method: str, seed: int
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def regions(experiment: Experiment, method: str, seed: int) -> Measured:
     """Numbers: quality on test points, parts of uncertainty by region. Arrays: rays and maps."""
     data = load(experiment.dataset, seed)
     started = time.perf_counter()
@@ -63,7 +62,7 @@ def quality(model: Any, data: Dataset) -> dict[str, float]:
     index = np.searchsorted(model.classes_, data.test_labels)
     found = quality_of(model.predict_proba(data.test_points), index)
     if isinstance(model, BaCOUnClassifier) and model.boundary_ is not None:
-        # "Mitigated": what the K+1 network alone loses to its extra class.
+        # What the K+1 network alone loses to its extra class, which the paper says is mitigated.
         network = model.region_proba(data.test_points)
         found |= {
             "network_accuracy": float((network.argmax(axis=1) == index).mean()),
@@ -73,11 +72,16 @@ def quality(model: Any, data: Dataset) -> dict[str, float]:
 
 
 def quality_of(probabilities: np.ndarray, index: np.ndarray) -> dict[str, float]:
-    """Accuracy, AUC, calibration error and log loss, from probabilities and numbers of classes."""
+    """Accuracy, AUC, calibration error and log loss; `index` (N,) are columns of true classes."""
     of_one = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
+    auc = float(roc_auc_score(index, of_one, multi_class="ovr"))
+    return {"auc": auc, **basic_quality(probabilities, index)}
+
+
+def basic_quality(probabilities: np.ndarray, index: np.ndarray) -> dict[str, float]:
+    """Accuracy, calibration error and log loss; `index` (N,) are columns of the true classes."""
     return {
         "accuracy": float((probabilities.argmax(axis=1) == index).mean()),
-        "auc": float(roc_auc_score(index, of_one, multi_class="ovr")),
         "ece": expected_calibration_error(probabilities, index),
         "nll": negative_log_likelihood(probabilities, index),
     }
@@ -111,7 +115,7 @@ def along_rays(model: Any, points: np.ndarray) -> np.ndarray:
     return epistemic.reshape(asked.shape[:2])
 
 
-def maps(model: Any, settings: Table) -> dict[str, np.ndarray]:
+def maps(model: Any, settings: Grid) -> dict[str, np.ndarray]:
     """Winners, parts of uncertainty (n, n), and winners of single draws over the plane."""
     asked = grid(**settings)
     shape = (settings["resolution"], settings["resolution"])

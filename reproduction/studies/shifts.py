@@ -1,7 +1,7 @@
-"""Fit a method to digits; ask about the same digits ever more corrupted, and about strange images.
+"""Fit a method to digits; evaluate it on corrupted digits and on images of other kinds.
 
-The question is not only whether shifted images are noticed, but whether they are still read
-correctly, and whether what is read wrongly is what the method was unsure about.
+Three questions: are shifted images detected, are they still classified correctly, and are the
+misclassified ones those with high uncertainty?
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bacoun.estimator import Evaluation
+from bacoun.base import Evaluation
 from bacoun.uncertainty import (
     augrc,
     aurc,
@@ -32,7 +32,7 @@ Labelled = tuple[np.ndarray, np.ndarray]
 
 SCORES = ("ood_score", "epistemic", "total")
 _LABELLED = ("usps",)  # sets of other images whose labels are digits as well
-_SMALLEST = 1e-12  # a true class held impossible costs 27.6 nats, not infinitely many
+_SMALLEST = 1e-12  # a true class of probability 0 costs 27.6 nats, not infinitely many
 
 
 def shifts(experiment: Experiment, method: str, seed: int) -> Measured:
@@ -101,7 +101,7 @@ def measure(
     sets |= labelled
     found = {name: evaluated(model, asked) for name, (asked, _) in sets.items()}
     truth = {name: np.searchsorted(model.classes_, own) for name, (_, own) in sets.items()}
-    strange = {name: evaluated(model, asked) for name, asked in outside.items()}
+    other_sets = {name: evaluated(model, asked) for name, asked in outside.items()}
 
     quality = by_measure({name: _quality(found[name], truth[name]) for name in sets})
     numbers: dict[str, Any] = {part: _with_mean(values) for part, values in quality.items()}
@@ -110,7 +110,7 @@ def measure(
         family: rank_correlation(range(len(curve)), [numbers["epistemic"][name] for name in curve])
         for family, curve in curves.items()
     }
-    other = {name: found[name] for name in labelled} | strange
+    other = {name: found[name] for name in labelled} | other_sets
     numbers["auroc"] = {
         score: {
             name: auroc(getattr(found["clean"], score), getattr(of_set, score))
@@ -120,7 +120,7 @@ def measure(
     }
     numbers["failure"] = failure(
         [(found[name].total, _correct(found[name], truth[name])) for name in sets]
-        + [(of_set.total, np.zeros(len(of_set.total), bool)) for of_set in strange.values()]
+        + [(of_set.total, np.zeros(len(of_set.total), bool)) for of_set in other_sets.values()]
     )
     arrays = {
         f"{part} {family}": np.array([numbers[part][name] for name in curve], dtype=np.float16)

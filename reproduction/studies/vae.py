@@ -1,26 +1,26 @@
-"""A variational autoencoder with two latent dimensions, to walk from one digit to another.
+"""A variational autoencoder with two latent dimensions, to interpolate between digits.
 
 Architecture and loss are those of the weights the paper used; we train our own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bacoun.datasets import Dataset
 from bacoun.randomness import as_generator, seeded
 from bacoun.training import train
 from reproduction.datasets import load_images
-from reproduction.datasets.sources import cache_folder, locate
+from reproduction.datasets.sources import locate
+from reproduction.fits import cached, code_digest
 
 _N_STEPS = 21
-_AT_ONCE = 500
+_CHUNK = 500
 _PUBLISHED = "dl4g_vae_2d_mnist.npz"
 
 
@@ -71,8 +71,8 @@ class VAE(nn.Module):
     @torch.no_grad()
     def codes(self, images: np.ndarray) -> np.ndarray:
         """Mean codes (N, 2) of images (N, 28, 28)."""
-        blocks = torch.from_numpy(images)[:, None].split(_AT_ONCE)
-        return torch.cat([self.encode(block)[0] for block in blocks]).numpy()
+        chunks = torch.from_numpy(images)[:, None].split(_CHUNK)
+        return torch.cat([self.encode(chunk)[0] for chunk in chunks]).numpy()
 
     @torch.no_grad()
     def images(self, codes: np.ndarray) -> np.ndarray:
@@ -81,32 +81,11 @@ class VAE(nn.Module):
 
 
 def trained_vae(epochs: int, n_images: int, seed: int) -> tuple[VAE, dict[str, float]]:
-    """The network and its loss on test images, beside that of the paper's weights if they are here.
+    """The network and its loss on test images, beside that of the paper's weights if available.
 
-    Kept in the cache: training takes minutes.
+    Cached, because training takes minutes.
     """
-    path = cache_folder() / "vae" / f"{epochs}-{n_images}-{seed}.safetensors"
-    generator = as_generator(torch.Generator().manual_seed(seed))
-    with seeded(generator):
-        vae = VAE()
-    if path.exists():
-        vae.load_state_dict(load_file(path))
-    else:
-        images = torch.from_numpy(load_images("mnist")[0][:n_images])[:, None]
-        train(
-            vae,
-            vae.loss,
-            [images],
-            epochs=epochs,
-            batch_size=128,
-            learning_rate=1e-3,
-            generator=generator,
-        )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_suffix(".half")
-        save_file(vae.state_dict(), half)
-        half.replace(path)
-    vae.eval()
+    vae = _with_weights(cached(_train, ignore=[])(epochs, n_images, seed, code_digest()))
     losses = {"ours": test_loss(vae)}
     published = _published()
     if published is not None:
@@ -114,12 +93,35 @@ def trained_vae(epochs: int, n_images: int, seed: int) -> tuple[VAE, dict[str, f
     return vae, losses
 
 
+def _train(epochs: int, n_images: int, seed: int, code: str) -> dict[str, np.ndarray]:
+    """Weights after training on the first images of MNIST."""
+    generator = as_generator(torch.Generator().manual_seed(seed))
+    with seeded(generator):
+        vae = VAE()
+    train(
+        vae,
+        vae.loss,
+        [torch.from_numpy(load_images("mnist")[0][:n_images])[:, None]],
+        epochs=epochs,
+        batch_size=128,
+        learning_rate=1e-3,
+        generator=generator,
+    )
+    return {name: weight.numpy() for name, weight in vae.state_dict().items()}
+
+
+def _with_weights(weights: Mapping[str, np.ndarray]) -> VAE:
+    vae = VAE()
+    vae.load_state_dict({name: torch.from_numpy(weights[name]) for name in weights})
+    return vae.eval()
+
+
 @torch.no_grad()
 def test_loss(vae: VAE) -> float:
     """Mean loss over MNIST's test images, with one draw of the code for each."""
     images = torch.from_numpy(load_images("mnist", "test")[0])[:, None]
     with seeded(torch.Generator().manual_seed(0)):
-        return float(np.mean([float(vae.loss(block)) for block in images.split(_AT_ONCE)]))
+        return float(np.mean([float(vae.loss(chunk)) for chunk in images.split(_CHUNK)]))
 
 
 def _published() -> VAE | None:
@@ -127,11 +129,8 @@ def _published() -> VAE | None:
     path = Path() if folder is None else folder.parent / "vae" / _PUBLISHED
     if not path.is_file():
         return None
-    vae = VAE()
     with np.load(path) as arrays:
-        weights: dict[str, Any] = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    vae.load_state_dict(weights)
-    return vae.eval()
+        return _with_weights(arrays)
 
 
 def paths_between(vae: VAE, data: Dataset, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:

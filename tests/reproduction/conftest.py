@@ -1,7 +1,5 @@
 """What the tests of studies share: methods that fit in a moment, and stand-ins for image files."""
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 from scipy import ndimage
@@ -16,11 +14,11 @@ _METHODS = {
     "BaCOUn": _STEPS
     | {
         "kind": "bacoun",
-        "boundary": {"n_components": 4, "epochs": 2, "blocks": 1, "hidden": 8},
+        "boundary": {"n_components": 4, "shell": {"epochs": 2, "blocks": 1, "hidden": 8}},
         "n_boundary": 100,
     },
     "NLM": _STEPS | {"kind": "nlm"},
-    "Deep ensemble": {"kind": "ensemble", "n_members": 2, "hidden": [8], "epochs": 2},
+    "Deep ensemble": {"kind": "ensemble", "n_members": 2, "network": {"hidden": [8], "epochs": 2}},
 }
 
 
@@ -57,7 +55,5 @@ def files_read(monkeypatch, cache):
         turned = large if name in ("mnist", "usps") else large.swapaxes(1, 2)
         return turned[own], labels[own]
 
-    # By import_module, because the package gives the name `choice` to the study.
-    for module in ("reproduction.datasets.images", "reproduction.studies.choice"):
-        monkeypatch.setattr(import_module(module), "load_images", stand_in)
+    monkeypatch.setattr("reproduction.datasets.images.load_images", stand_in)
     return read

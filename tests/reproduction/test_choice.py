@@ -1,12 +1,10 @@
 """Settings are chosen on images that were not learned, and on no file that is reported on later."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from reproduction.datasets.images import development_images
 from reproduction.pages.tables import markdown_table
 from reproduction.run import run_experiment
-from reproduction.studies.choice import development_images
 
 from bacoun import BaCOUnClassifier
 from bacoun.uncertainty import Doubt
@@ -16,7 +14,7 @@ from reproduction import missing_files, read_experiment
 def small(methods, **dataset):
     full = read_experiment("choice", quick=True)
     dataset = full.dataset | {"n_train": 200, "n_asked": 40} | dataset
-    return replace(full, dataset=dataset, methods=methods)
+    return full.model_copy(update={"dataset": dataset, "methods": methods})
 
 
 def test_doubt_is_varied_without_a_new_fit(cache, small_methods, tmp_path):

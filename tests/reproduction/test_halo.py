@@ -1,7 +1,5 @@
 """Doubt on circles around a cloud: what is counted, and that it grows outwards."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from reproduction.fits import fitted
@@ -17,7 +15,7 @@ def experiment(cache, small_methods):
     full = read_experiment("halo", quick=True)
     dataset = full.dataset | {"points_per_class": 60, "n_test": 200}
     method = small_methods["BaCOUn"] | {"features": {"hidden": [16, 16], "epochs": 60}}
-    return replace(full, dataset=dataset, methods={"BaCOUn": method})
+    return full.model_copy(update={"dataset": dataset, "methods": {"BaCOUn": method}})
 
 
 def test_numbers_are_those_of_the_points_on_each_circle(experiment, tmp_path):

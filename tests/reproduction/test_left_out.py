@@ -1,6 +1,5 @@
 """Classes left out of tables: what detectors and classifiers make of their rows."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -90,7 +89,7 @@ def test_files_are_asked_for_only_if_a_table_needs_them(monkeypatch, tmp_path):
     experiment = read_experiment("left-out")
     assert missing_files(experiment) == ["tables"]
     dataset = experiment.dataset | {"left_out": {"iris": "all"}}
-    assert missing_files(replace(experiment, dataset=dataset)) == []
+    assert missing_files(experiment.model_copy(update={"dataset": dataset})) == []
 
 
 # --- doubt ---------------------------------------------------------------------------------------
@@ -135,7 +134,7 @@ def test_a_model_without_doubt_and_settings_without_doubt_have_no_variants(model
     asked = {"power": [2.0], "ood_prior": [0.1]}
     assert list(doubts(fast(ood_prior=0).fit(*moons), asked)) == []
     assert list(doubts(object(), asked)) == []
-    assert list(doubts(model, {})) == []
+    assert list(doubts(model, None)) == []
 
 
 # --- the study -----------------------------------------------------------------------------------
@@ -144,17 +143,22 @@ def test_a_model_without_doubt_and_settings_without_doubt_have_no_variants(model
 @pytest.fixture
 def experiment(cache, small_methods):
     del small_methods["NLM"]
-    return replace(
-        read_experiment("left-out"),
-        seeds=[0],
-        dataset={"kind": "tables", "n_train": 90, "left_out": {"iris": [0, 2], "sklearn-wine": 1}},
-        options={"doubt": {"power": [2.5], "ood_prior": [0.05]}},
-        methods=small_methods
-        | {
-            "kNN distance": {"kind": "knn-distance"},
-            "LOF": {"kind": "lof", "n_neighbors": 10},
-            "Mahalanobis": {"kind": "mahalanobis"},
-        },
+    return read_experiment("left-out").model_copy(
+        update={
+            "seeds": [0],
+            "dataset": {
+                "kind": "tables",
+                "n_train": 90,
+                "left_out": {"iris": [0, 2], "sklearn-wine": 1},
+            },
+            "options": {"doubt": {"power": [2.5], "ood_prior": [0.05]}},
+            "methods": small_methods
+            | {
+                "kNN distance": {"kind": "knn-distance"},
+                "LOF": {"kind": "lof", "n_neighbors": 10},
+                "Mahalanobis": {"kind": "mahalanobis"},
+            },
+        }
     )
 
 
@@ -188,7 +192,7 @@ def test_every_method_is_measured_on_every_case(experiment, tmp_path):
 def test_numbers_are_those_of_the_scores_by_hand(experiment):
     dataset = experiment.dataset | {"left_out": {"iris": [2]}}
     numbers, arrays = STUDIES["left-out"](
-        replace(experiment, dataset=dataset), method="kNN distance", seed=0
+        experiment.model_copy(update={"dataset": dataset}), method="kNN distance", seed=0
     )
     assert arrays == {}
     data = load({"table": "iris", "n_train": 90, "left_out": 2}, 0)
@@ -203,8 +207,10 @@ def test_numbers_are_those_of_the_scores_by_hand(experiment):
 
 def test_a_case_keeps_its_fit_whatever_the_other_cases_are(experiment, tmp_path, monkeypatch):
     methods = {"BaCOUn": experiment.methods["BaCOUn"]}
-    (all_,) = run_experiment(replace(experiment, methods=methods), tmp_path)
+    (all_,) = run_experiment(experiment.model_copy(update={"methods": methods}), tmp_path)
     monkeypatch.setattr("reproduction.fits.make_method", None)  # nothing may be fitted now
     dataset = experiment.dataset | {"left_out": {"iris": [2]}}
-    (one,) = run_experiment(replace(experiment, methods=methods, dataset=dataset), tmp_path)
+    (one,) = run_experiment(
+        experiment.model_copy(update={"methods": methods, "dataset": dataset}), tmp_path
+    )
     assert one.numbers["nll"]["iris: 2"] == all_.numbers["nll"]["iris: 2"]

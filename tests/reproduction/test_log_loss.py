@@ -1,6 +1,5 @@
 """Log loss on known classes: the classifier's, the network's, and the difference."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,11 +18,12 @@ TABLES = ["iris", "sklearn-wine"]
 
 @pytest.fixture
 def experiment(cache, small_methods):
-    return replace(
-        read_experiment("log-loss"),
-        seeds=[0],
-        dataset={"kind": "tables", "n_train": 90, "tables": TABLES},
-        methods=small_methods,
+    return read_experiment("log-loss").model_copy(
+        update={
+            "seeds": [0],
+            "dataset": {"kind": "tables", "n_train": 90, "tables": TABLES},
+            "methods": small_methods,
+        }
     )
 
 
@@ -41,7 +41,7 @@ def test_numbers_are_those_of_the_probabilities_by_hand(experiment):
     for table in TABLES:
         dataset = {"kind": "table", "table": table, "n_train": 90}
         data = load(dataset, 0)
-        model, _ = fitted(replace(experiment, dataset=dataset), "BaCOUn", 0, data)
+        model, _ = fitted(experiment.model_copy(update={"dataset": dataset}), "BaCOUn", 0, data)
         truth = data.test_labels  # classes are 0, 1, 2
         every = np.arange(len(truth))
         proba = model.predict_proba(data.test_points)

@@ -1,5 +1,5 @@
 import pytest
-from reproduction.methods import KINDS, make_method
+from reproduction.methods import KINDS, flattened, make_method
 from reproduction.schema import merged, names, parse_experiment, read_experiment
 from reproduction.studies import STUDIES
 
@@ -58,14 +58,34 @@ def test_merging_reaches_into_tables_and_leaves_its_inputs_alone():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("colour = 3\n" + SMALL, "it also holds colour"),
-        (SMALL.replace('title = "t"\n', ""), "must hold title"),
-        (SMALL + '[published."B"]\naccuracy = 1.0\n', "publishes numbers of B"),
+        ("colour = 3\n" + SMALL, "x.toml: the key colour must be one of columns, dataset, .*;"),
+        (SMALL.replace('title = "t"\n', ""), "title must be given; it is missing"),
+        (SMALL + '[published."B"]\naccuracy = 1.0\n', "must name methods of the file; got B"),
+        (SMALL.replace("[0, 1]", '[0, "one"]'), "seeds.1 must be a valid integer; got 'one'"),
+        (SMALL.replace('["accuracy"]', '"all"'), "columns must be a valid list; got 'all'"),
+        (SMALL.replace('kind = "moons"', "n = 3"), "dataset must be a table with a kind; got {'n'"),
+        (SMALL.replace('kind = "nlm"', "n = 3"), "methods.A must be a table with a kind; got {'n'"),
+        (SMALL + "[options]\nray = true\n", "options.ray must be one of .*, rays, .* unknown"),
+        (SMALL + "[options]\nrays = 1\n", "options.rays must be a valid boolean; got 1"),
+        (SMALL + "[options.map]\nlow = [0, 0]\n", "options.map.high must be given; .*, and"),
+        (
+            SMALL.replace("seeds = [0]\n", "seeds = 0\n"),
+            r"with \[quick\]: seeds must be a .* got 0",
+        ),
+        ("quick = 3\n" + SMALL.partition("[quick]")[0], "quick must be a table; got 3"),
     ],
 )
-def test_a_mistake_in_a_file_is_named(change, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_a_mistake_in_a_file_is_named_in_one_sentence(change, sentence):
+    with pytest.raises(ValueError, match=sentence) as caught:
         parse_experiment("x", change)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_experiment_cannot_be_changed_and_keeps_numbers_as_they_are_written():
+    experiment = read_experiment("halo")
+    with pytest.raises(ValueError, match="frozen"):
+        experiment.seeds = [7]
+    assert [type(radius) for radius in experiment.options["radii"]] == [int] * 8
 
 
 def test_an_unknown_experiment_is_refused_with_the_list():
@@ -86,6 +106,11 @@ def test_tables_reach_into_steps_and_none_is_spelled_out():
     assert model.boundary is None
     assert type(model.posterior).__name__ == "Laplace"
     assert model.posterior.n_draws == 7
+    assert flattened({"a": {"kind": "k", "b": {"c": "none", "d": 1}}}) == {
+        "a": "k",
+        "a__b__c": None,
+        "a__b__d": 1,
+    }
 
 
 def test_a_preset_is_the_papers_with_changes_on_top():

@@ -1,15 +1,14 @@
 """The study of shifts: what it measures, on models whose answers are known, and on stand-ins."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from reproduction.pages.tables import markdown_table
 from reproduction.run import run_experiment
 from reproduction.studies.shifts import evaluated, failure, measure
 
+from bacoun.base import Evaluation
 from bacoun.baselines import DeepEnsemble
-from bacoun.estimator import Evaluation
+from bacoun.features import LearnedFeatures
 from bacoun.uncertainty import augrc, aurc
 from reproduction import missing_files, read_experiment
 from reproduction.datasets import load_images
@@ -93,7 +92,7 @@ def test_failure_pools_all_sets():
 
 def test_what_is_measured_is_what_the_classifier_says():
     images, labels = load_images("digits")
-    model = DeepEnsemble(n_members=3, hidden=[8], epochs=2, random_state=0)
+    model = DeepEnsemble(n_members=3, network=LearnedFeatures(hidden=[8], epochs=2), random_state=0)
     model.fit(images[:200], labels[:200])
     found, parts = evaluated(model, images[200:260]), model.uncertainty(images[200:260])
     proba = model.predict_proba(images[200:260])
@@ -110,7 +109,7 @@ def test_what_is_measured_is_what_the_classifier_says():
 def test_shifts_are_measured_for_every_kind_of_method(files_read, small_methods, tmp_path):
     full = read_experiment("shifts", quick=True)
     dataset = full.dataset | {"n_train": 200, "n_asked": 40}
-    experiment = replace(full, dataset=dataset, methods=small_methods)
+    experiment = full.model_copy(update={"dataset": dataset, "methods": small_methods})
     records = run_experiment(experiment, tmp_path)
     assert {record.method for record in records} == set(small_methods)
     n_shifts = sum(map(len, experiment.options["shifts"].values()))

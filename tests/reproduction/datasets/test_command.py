@@ -4,7 +4,7 @@ import json
 
 import pytest
 from reproduction.datasets.__main__ import data
-from reproduction.datasets.sources import SOURCES
+from reproduction.datasets.catalog import SOURCES
 
 from bacoun.cli import main
 
@@ -24,7 +24,7 @@ def test_list_names_every_set_and_where_it_is(held, capsys):
     text = capsys.readouterr().out
     assert all(name in text for name in SOURCES)
     assert str(held / "usps") in text
-    assert text.count("not here yet") == len(SOURCES) - 1
+    assert text.count("not downloaded") == len(SOURCES) - 1
 
 
 def test_list_as_json(held, capsys):

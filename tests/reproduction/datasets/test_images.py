@@ -5,8 +5,9 @@ from functools import cache
 
 import numpy as np
 import pytest
+from reproduction.datasets.catalog import SOURCES
 from reproduction.datasets.images import load_images, normalised
-from reproduction.datasets.sources import SOURCES, write_idx
+from reproduction.datasets.unpack import write_idx
 
 needs_data = pytest.mark.skipif(
     "BACOUN_DATA" not in os.environ, reason="BACOUN_DATA is not set, so there are no image files"

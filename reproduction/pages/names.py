@@ -1,0 +1,52 @@
+"""Names, order and colours of methods and of sets of images, for all tables, figures and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import cycle
+
+from reproduction.schema import read_experiment
+
+PAPER_BASELINES = ("NLM", "BNN", "MC-Dropout")
+PARTS = ("total", "aleatoric", "epistemic")
+
+_METHOD_COLORS = {
+    "BaCOUn": "#aa3377",
+    "BaCOUn, no doubt": "#ddaacc",
+    "BaCOUn, paper": "#ee6677",
+    "NLM": "#4477aa",
+    "NLM, 50": "#99bbdd",
+    "BNN": "#228833",
+    "MC-Dropout": "#ccbb44",
+    "GP": "#000000",
+    "Deep ensemble": "#66ccee",
+}
+_FURTHER_COLORS = ("#332288", "#44aa99", "#999933", "#882255", "#ee7733", "#0077bb", "#777777")
+
+SETS = {
+    "in": "MNIST test",
+    "usps": "USPS",
+    "emnist-balanced": "EMNIST, 47 classes",
+    "emnist-letters": "EMNIST letters",
+    "cifar10": "CIFAR",
+    "boundary": "boundary",
+    "smooth boundary": "smooth boundary",
+}
+SHORT_SETS = SETS | {"emnist-balanced": "EMNIST"}
+
+
+def method_colors(methods: Iterable[str]) -> dict[str, str]:
+    """A colour for each method; one without a colour of its own gets the next that is free.
+
+    Examples
+    --------
+    >>> method_colors(["NLM", "new", "newer"])
+    {'NLM': '#4477aa', 'new': '#332288', 'newer': '#44aa99'}
+    """
+    further = cycle(_FURTHER_COLORS)
+    return {method: _METHOD_COLORS.get(method) or next(further) for method in methods}
+
+
+def baselines(experiment: str) -> tuple[str, ...]:
+    """The methods of an experiment other than BaCOUn, in the order of its file."""
+    return tuple(m for m in read_experiment(experiment).methods if not m.startswith("BaCOUn"))
