@@ -59,7 +59,7 @@ def test_nested_settings_are_listed_also_when_the_step_is_given_by_name(name):
 def test_setting_a_nested_value_turns_a_name_into_a_step():
     model = BaCOUnClassifier().set_params(boundary__shell__epochs=7, posterior__prior_scale=0.5)
     assert isinstance(model.boundary, CompactShell)
-    assert model.boundary.epochs == 7
+    assert model.boundary.shell.epochs == 7
     assert isinstance(model.posterior, HMC)
     assert model.posterior.prior_scale == 0.5
     assert model.features == "learned"

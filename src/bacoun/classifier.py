@@ -19,19 +19,20 @@ from torch import Generator, Tensor, nn
 from bacoun.base import BayesianClassifier, Evaluation
 from bacoun.boundary import FlowOutlierRemover, least_likely
 from bacoun.checkpoint import Checkpoint
+from bacoun.nested import NestedSettings
 from bacoun.posterior import Health
 from bacoun.prediction import Predictor, learn_doubt, usual_disagreement
 from bacoun.progress import progress_bars
 from bacoun.protocols import BoundarySampler, EdgeAwareFeatureMap, FeatureMap, LastLayer
 from bacoun.randomness import RandomState, as_generator, draw_seed
 from bacoun.serialization import from_state, to_state
-from bacoun.steps import NamedSteps, fit_step, make_step
+from bacoun.steps import STEPS, fit_step, make_step
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
 from bacoun.training import OnEpoch
 from bacoun.uncertainty import Doubt, Uncertainty
 
 
-class BaCOUnClassifier(NamedSteps, BayesianClassifier):
+class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     """A Bayesian classifier that knows what it has not seen.
 
     Parameters
@@ -130,6 +131,10 @@ class BaCOUnClassifier(NamedSteps, BayesianClassifier):
         from bacoun.presets import quick_settings
 
         return cls(**(quick_settings() | settings))
+
+    def _default_part(self, name: str, value: Any) -> Any:
+        known = name in STEPS and isinstance(value, str) and value in STEPS[name]
+        return make_step(name, value) if known else None
 
     # --- fit -----------------------------------------------------------------------------------
 

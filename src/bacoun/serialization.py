@@ -94,7 +94,8 @@ def _pack_step(name: str, step: Any) -> State | None:
             "Save a model with steps of your own by joblib.dump."
         )
     # Nested settings have names such as shell__epochs; the object they belong to is rebuilt.
-    settings = {k: v for k, v in step.get_params().items() if not hasattr(v, "get_params")}
+    params = step.get_params().items()
+    settings = {name: value for name, value in params if not hasattr(value, "get_params")}
     if isinstance(settings.get("body"), nn.Module):
         settings["body"] = None
     return {"kind": kind, "settings": plain(settings), "state": plain(step.get_state())}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
@@ -36,31 +35,6 @@ def make_step(name: str, value: Any) -> Any:
             f"{value!r}."
         )
     return value
-
-
-class NamedSteps(BaseEstimator):
-    """Settings that reach into steps given by name, as scikit-learn's do into objects."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Settings; `deep` lists those of the steps too (`boundary__radii`), named or given."""
-        params: dict[str, Any] = super().get_params(deep=deep)
-        for name in STEPS if deep else ():
-            if isinstance(params.get(name), str) and params[name] in STEPS[name]:
-                nested = make_step(name, params[name]).get_params()
-                params |= {f"{name}__{key}": value for key, value in nested.items()}
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Change settings; a step given by name becomes an object when one of its own is set."""
-        for name in STEPS:
-            value = params.get(name, getattr(self, name))
-            nested = next((key for key in params if key.startswith(f"{name}__")), None)
-            if nested is not None and value is None:
-                raise ValueError(f"{nested} needs a {name}; it is None. Set {name} as well.")
-            if nested is not None and isinstance(value, str):
-                params[name] = make_step(name, value)
-        super().set_params(**params)
-        return self
 
 
 def fit_step(

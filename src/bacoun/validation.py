@@ -38,7 +38,8 @@ def check_table(estimator: Any, X: ArrayLike, *y: ArrayLike, reset: bool) -> Any
     """
     if not sparse.issparse(X):
         _check_numbers(X)
-        lengths = [len(rows) for rows in (X, *y) if hasattr(rows, "__len__")]
+        given: tuple[Any, ...] = (X, *y)
+        lengths = [len(rows) for rows in given if hasattr(rows, "__len__")]
         if len(lengths) == 2 and lengths[0] != lengths[1]:
             raise ValueError(
                 f"X and y must be equally long; got {lengths[0]} rows and {lengths[1]} labels. "

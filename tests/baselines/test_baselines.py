@@ -157,7 +157,8 @@ def test_no_draws_are_refused_in_one_sentence(name, moons):
 
 @pytest.mark.parametrize("name", ["bnn", "mc-dropout", "ensemble"])
 def test_an_unknown_body_is_refused_in_one_sentence(name, moons):
-    model = clone(QUICK[name]).set_params(body="transformer")
+    setting = "body" if name == "bnn" else "network__body"
+    model = clone(QUICK[name]).set_params(**{setting: "transformer"})
     with pytest.raises(ValueError, match=r"body must be one of .*; got 'transformer'\."):
         model.fit(*moons)
 

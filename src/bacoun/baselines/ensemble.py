@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from bacoun.baselines.networks import Network, NetworkDraws, check_body, check_count
 from bacoun.features import LearnedFeatures
+from bacoun.nested import NestedSettings
 from bacoun.progress import progress_bars
 from bacoun.randomness import RandomState, as_generator
 
 
-class DeepEnsemble(NetworkDraws):
+class DeepEnsemble(NestedSettings, NetworkDraws):
     """Draws are networks of equal weight, each with its own start and order of batches.
 
     Parameters
@@ -50,22 +50,26 @@ class DeepEnsemble(NetworkDraws):
         device: str = "cpu",
     ) -> None:
         self.n_members = n_members
-        # So that set_params can reach it.
-        self.network = LearnedFeatures(dropout=0.0, patience=None) if network is None else network
+        self.network = network
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
         self.device = device
 
+    def _default_part(self, name: str, value: Any) -> Any:
+        if name == "network" and value is None:
+            return LearnedFeatures(dropout=0.0, patience=None)
+        return None
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        check_body(self.network.body)
+        check_body(self._part("network").body)
         check_count("n_members", self.n_members)
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
         with progress_bars(self.verbose) as bar_for:
             self.members_ = [
-                clone(self.network).fit(
+                self._part("network").fit(
                     points, labels, generator=generator, on_epoch=bar_for(f"network {number}")
                 )
                 for number in range(1, self.n_members + 1)

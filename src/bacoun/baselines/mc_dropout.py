@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 from torch import Tensor, nn
 
 from bacoun.baselines.networks import Network, NetworkDraws, check_body, check_count
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
+from bacoun.nested import NestedSettings
 from bacoun.progress import progress_bars
 from bacoun.randomness import RandomState, as_generator
 
 
-class MCDropout(NetworkDraws):
+class MCDropout(NestedSettings, NetworkDraws):
     """Draws are one network with S random sets of hidden units left out.
 
     Masks are drawn in `fit`, one set a draw, shared by all points: the map of a draw is smooth, and
@@ -59,21 +59,28 @@ class MCDropout(NetworkDraws):
         verbose: bool = False,
         device: str = "cpu",
     ) -> None:
-        self.network = _default_network() if network is None else network  # for set_params
+        self.network = network
         self.n_draws = n_draws
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
         self.device = device
 
+    def _default_part(self, name: str, value: Any) -> Any:
+        if name == "network" and value is None:
+            widths = (512, 512, 512, 512)
+            return LearnedFeatures(hidden=widths, dropout=0.2, epochs=500, patience=None)
+        return None
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        check_body(self.network.body)
+        network = self._part("network")
+        check_body(network.body)
         check_count("n_draws", self.n_draws)
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
         with progress_bars(self.verbose) as bar_for:
-            self.network_ = clone(self.network).fit(
+            self.network_ = network.fit(
                 points, labels, generator=generator, on_epoch=bar_for("network")
             )
         self.masks_ = [self._masks(generator) for _ in range(self.n_draws)]
@@ -102,10 +109,6 @@ class MCDropout(NetworkDraws):
     def _networks(self) -> Iterator[Network]:
         _, layers = self._layers()
         return (partial(_masked, layers, masks) for masks in self.masks_)
-
-
-def _default_network() -> LearnedFeatures:
-    return LearnedFeatures(hidden=(512, 512, 512, 512), dropout=0.2, epochs=500, patience=None)
 
 
 def _masked(layers: list[nn.Module], masks: list[Tensor], points: Tensor) -> Tensor:

@@ -6,10 +6,10 @@ import math
 from typing import Any, Literal, Self
 
 import torch
-from sklearn.base import BaseEstimator, clone
 from torch import Generator, Tensor
 
 from bacoun.boundary.flow_shell import FlowShell
+from bacoun.nested import NestedSettings
 from bacoun.randomness import as_generator
 from bacoun.training import OnEpoch
 
@@ -20,7 +20,7 @@ _WIDE, _COMPACT = 128, 64  # by default more inputs than this are brought down t
 _SMALLEST_RESIDUAL = 1e-3  # beside the points' own spread, so that a point off a plane is unlikely
 
 
-class CompactShell(BaseEstimator):
+class CompactShell(NestedSettings):
     """Edge points: a flow's shell around the principal components, mapped back to the inputs.
 
     Up to 128 inputs are taken as they are, and this is a `FlowShell`. Beyond, a point is
@@ -54,7 +54,10 @@ class CompactShell(BaseEstimator):
         self.n_components = n_components
         self.clip = clip
         self.residual = residual
-        self.shell = FlowShell() if shell is None else shell  # so that set_params can reach it
+        self.shell = shell
+
+    def _default_part(self, name: str, value: Any) -> Any:
+        return FlowShell() if name == "shell" and value is None else None
 
     def fit(
         self,
@@ -88,7 +91,7 @@ class CompactShell(BaseEstimator):
         return self
 
     def _new_shell(self) -> FlowShell:
-        shell: FlowShell = clone(self.shell)
+        shell: FlowShell = self._part("shell")
         if self.compact_ and shell.factors is None:
             shell.factors = _FACTORS
         return shell
