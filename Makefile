@@ -18,7 +18,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/python examples/gmm_demo.py
+	$(BIN)/python -m examples.gmm_demo
 
 # The report is also looked at in a real browser, which a root of Debian gets here if it has none.
 # Without one those tests are skipped, and say so.

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from bacoun import BaCOUnClassifier
-from bacoun.datasets import gaussian_mixture, gaussian_mixture_regions
 from bacoun.deferral import (
     DeferralRule,
     largest_acceptance,
     prediction_set_threshold,
     prediction_sets,
 )
+from reproduction.datasets import gaussian_mixture, gaussian_mixture_regions
 
 N_SPLITS = 200
 N_CALIBRATION = 1000

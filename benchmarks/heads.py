@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from bacoun import BaCOUnClassifier
-from bacoun.datasets import gaussian_mixture, gaussian_mixture_regions, load_wine
 from bacoun.features import LearnedFeatures
+from reproduction.datasets import gaussian_mixture, gaussian_mixture_regions, load_wine
 
 
 @dataclass(frozen=True)

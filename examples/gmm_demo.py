@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bacoun import BaCOUnClassifier, UncertaintyDisplay
-from bacoun.datasets import gaussian_mixture, gaussian_mixture_regions
+from reproduction.datasets import gaussian_mixture, gaussian_mixture_regions
 
 MODELS = {
     "BaCOUn (default)": lambda: BaCOUnClassifier(random_state=0, verbose=True),

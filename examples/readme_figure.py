@@ -7,7 +7,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from bacoun import BaCOUnClassifier, UncertaintyDisplay
-from bacoun.datasets import gaussian_mixture
+from reproduction.datasets import gaussian_mixture
 
 X, y = gaussian_mixture(500, random_state=0)
 model = BaCOUnClassifier(random_state=0).fit(X, y)

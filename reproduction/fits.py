@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import joblib
 
 from bacoun.classifier import BaCOUnClassifier
-from bacoun.datasets import Dataset
+from reproduction.datasets.dataset import Dataset
 from reproduction.datasets.sources import cache_folder
 from reproduction.methods import make_method
 from reproduction.schema import Experiment, Table

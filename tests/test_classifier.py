@@ -12,8 +12,8 @@ from torch import nn
 
 from bacoun import BaCOUnClassifier, decompose
 from bacoun.boundary import sample_shell
-from bacoun.datasets import gaussian_mixture
 from bacoun.posterior import MeanField
+from reproduction.datasets import gaussian_mixture
 
 GRID = np.random.default_rng(0).uniform(-4, 4, (300, 2))
 

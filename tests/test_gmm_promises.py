@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bacoun import BaCOUnClassifier
-from bacoun.datasets import gaussian_mixture, gaussian_mixture_regions
+from reproduction.datasets import gaussian_mixture, gaussian_mixture_regions
 
 
 def circle(radius):

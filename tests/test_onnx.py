@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from bacoun import BaCOUnClassifier, __version__
 from bacoun.boundary import CompactShell, FlowShell
 from bacoun.cli import app
-from bacoun.datasets import gaussian_mixture
 from bacoun.features import LearnedFeatures
 from bacoun.onnx_export import export_onnx
 from bacoun.posterior import HMC, NUTS, Laplace, MeanField
+from reproduction.datasets import gaussian_mixture
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -6,10 +6,10 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
 from bacoun import BaCOUnClassifier
-from bacoun.datasets import gaussian_mixture, load_wine
 from bacoun.deferral import prediction_set_threshold, prediction_sets
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import HMC, Laplace, MeanField
+from reproduction.datasets import gaussian_mixture, load_wine
 
 PARTS = ("total", "aleatoric", "epistemic")
 

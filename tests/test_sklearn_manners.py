@@ -50,7 +50,9 @@ def test_clone_copies_settings_and_forgets_the_fit(fast, moons):
     )
 
 
-@pytest.mark.parametrize("name", ["boundary__shell__epochs", "boundary__residual", "features__hidden"])
+@pytest.mark.parametrize(
+    "name", ["boundary__shell__epochs", "boundary__residual", "features__hidden"]
+)
 def test_nested_settings_are_listed_also_when_the_step_is_given_by_name(name):
     assert name in BaCOUnClassifier().get_params()
     assert name not in BaCOUnClassifier().get_params(deep=False)

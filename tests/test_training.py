@@ -245,7 +245,6 @@ def test_one_seed_gives_one_answer_whatever_the_global_stream_which_stays_untouc
     assert torch.equal(*answers)
 
 
-
 def test_copies_of_a_row_are_held_out_together():
     points = torch.randn(40, 3, generator=Generator().manual_seed(0)).repeat_interleave(5, dim=0)
     held_out, others = _split(points, 20, Generator().manual_seed(1))

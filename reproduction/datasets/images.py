@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from bacoun.datasets.dataset import Dataset
+from reproduction.datasets.dataset import Dataset
 from reproduction.datasets.sources import fetch
 from reproduction.datasets.unpack import (
     CIFAR,

@@ -15,11 +15,11 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.model_selection import train_test_split
 
-from bacoun.datasets.dataset import Dataset
-from bacoun.datasets.wine import read_wine_quality
 from reproduction.datasets.catalog import SOURCES
+from reproduction.datasets.dataset import Dataset
 from reproduction.datasets.sources import fetch
 from reproduction.datasets.unpack import PathLike
+from reproduction.datasets.wine import read_wine_quality
 
 Table = tuple[np.ndarray, np.ndarray, list[str]]
 """Numbers X (N, D), labels y (N,), and the names of the D columns."""

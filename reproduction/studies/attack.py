@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bacoun.datasets import gaussian_mixture_log_density
+from reproduction.datasets import gaussian_mixture_log_density
 from reproduction.methods import make_method
 from reproduction.results import Measured
 from reproduction.schema import Experiment

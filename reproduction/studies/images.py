@@ -9,8 +9,8 @@ import torch
 
 from bacoun.boundary import CompactShell
 from bacoun.classifier import BaCOUnClassifier
-from bacoun.datasets import Dataset
 from bacoun.uncertainty import aupr, auroc, fpr_at_tpr, rank_correlation
+from reproduction.datasets.dataset import Dataset
 from reproduction.fits import cached, code_digest, fitted, training_settings
 from reproduction.results import Measured
 from reproduction.schema import Experiment, Table

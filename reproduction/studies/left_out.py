@@ -17,8 +17,8 @@ from sklearn.covariance import LedoitWolf
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from bacoun.datasets import Dataset
 from bacoun.uncertainty import auroc, negative_log_likelihood
+from reproduction.datasets.dataset import Dataset
 from reproduction.datasets.tables import load_table, split_table
 from reproduction.fits import fitted
 from reproduction.results import Measured, over_cases

@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from bacoun.classifier import BaCOUnClassifier
-from bacoun.datasets import Dataset
 from bacoun.uncertainty import (
     auroc,
     expected_calibration_error,
@@ -17,6 +16,7 @@ from bacoun.uncertainty import (
     rank_correlation,
 )
 from reproduction.datasets import KINDS as DATASETS
+from reproduction.datasets.dataset import Dataset
 from reproduction.methods import make_method
 from reproduction.results import Measured
 from reproduction.schema import Experiment, Grid, Table

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bacoun.datasets import Dataset
 from bacoun.randomness import as_generator, seeded
 from bacoun.training import train
 from reproduction.datasets import load_images
+from reproduction.datasets.dataset import Dataset
 from reproduction.datasets.sources import locate
 from reproduction.fits import cached, code_digest
 

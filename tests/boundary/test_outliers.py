@@ -11,8 +11,8 @@ from sklearn.datasets import make_moons
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bacoun.boundary import FlowOutlierRemover, least_likely
-from bacoun.datasets import load_moons_with_outliers
 from bacoun.uncertainty import auroc
+from reproduction.datasets import load_moons_with_outliers
 
 
 def quick(contamination=0.05, **settings):

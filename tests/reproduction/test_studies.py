@@ -5,7 +5,7 @@ from reproduction.studies import STUDIES
 from reproduction.studies.attack import descend
 from reproduction.studies.plane import grid, rays
 
-from bacoun.datasets import gaussian_mixture_log_density
+from reproduction.datasets import gaussian_mixture_log_density
 
 
 def test_rays_start_at_the_edge_of_the_data_and_end_at_three_radii():

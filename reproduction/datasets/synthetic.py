@@ -9,7 +9,7 @@ from scipy.spatial import KDTree
 from scipy.special import logsumexp, softmax
 from sklearn.datasets import make_moons
 
-from bacoun.datasets.dataset import Dataset
+from reproduction.datasets.dataset import Dataset
 
 # The paper prints these means and a covariance of 3 I, under which no classifier exceeds an
 # accuracy of 0.746; it reports 0.94. Twice the means give a best possible accuracy of 0.959.

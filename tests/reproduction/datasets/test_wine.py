@@ -1,6 +1,6 @@
 import numpy as np
 
-from bacoun.datasets import load_wine
+from reproduction.datasets import load_wine
 
 
 def test_the_split_is_the_papers():

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-
-from bacoun.datasets import load_wine
-from bacoun.datasets.synthetic import (
+from reproduction.datasets.synthetic import (
     gaussian_mixture,
     gaussian_mixture_entropy,
     gaussian_mixture_regions,
@@ -14,7 +12,8 @@ from bacoun.datasets.synthetic import (
     moons,
     moons_regions,
 )
-from reproduction.datasets import KINDS
+
+from reproduction.datasets import KINDS, load_wine
 
 MEANS = 2 * np.array([[0.0, 2.0], [-np.sqrt(3), -1.0], [np.sqrt(3), -1.0]])
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from bacoun.datasets.dataset import Dataset
+from reproduction.datasets.dataset import Dataset
 
 _KNOWN, _HELD_OUT, _BETWEEN = (5, 7), (3, 4, 8, 9), 6
 
@@ -60,7 +60,7 @@ def load_wine(random_state: int = 0) -> Dataset:
 
 def read_wine_quality() -> pd.DataFrame:
     """All 4898 white wines: eleven measurements, and "quality" as a whole number, last."""
-    with (files("bacoun.datasets") / "data" / "winequality-white.csv.gz").open("rb") as file:
+    with (files("reproduction.datasets") / "data" / "winequality-white.csv.gz").open("rb") as file:
         return pd.read_csv(file, sep=";", compression="gzip")
 
 
