@@ -108,7 +108,7 @@ def test_evaluate_agrees_with_many_classes(fast, n_classes):
 
 @pytest.mark.parametrize("n_rows", [1, 64, 65, 300])
 def test_blocks_and_threads_leave_the_answers_where_they_belong(fast, moons, monkeypatch, n_rows):
-    monkeypatch.setattr("bacoun.base.LARGE_BLOCK", 64)
+    monkeypatch.setattr("bacoun.base.LARGE_CHUNK", 64)
     model = fast().fit(*moons)
     assert_agrees(model, near_and_far(moons[0])[:n_rows])
 

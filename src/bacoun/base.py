@@ -1,6 +1,6 @@
-"""What every classifier here shares: checked input, draws out, and all that follows.
+"""The base class of all classifiers: validation, chunked scoring, and what follows from draws.
 
-The steps of BaCOUn and the networks of a baseline differ only in where the draws come from.
+BaCOUn and the baselines differ only in where the posterior draws come from.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ from bacoun.uncertainty import Uncertainty, decompose, from_moments
 from bacoun.uncertainty.decomposition import Array
 from bacoun.validation import ImageShape, as_rows, check_table, classes_of
 
-# Points are scored in blocks of this many rows, the last one padded: the same row then goes through
-# the same arithmetic whatever its company, so that order and batch size cannot change an answer.
-BLOCK = 256
+# Points are scored in chunks of this many rows, the last one padded. The arithmetic of a row then
+# does not depend on the other rows, so neither their order nor their number can change its result.
+CHUNK = 256
 
-# Where speed matters more than the last digits, larger blocks, each on a thread of its own.
-LARGE_BLOCK = 2048
+# `evaluate` gives up the last digits for speed: larger chunks, each on a thread of its own.
+LARGE_CHUNK = 2048
 
-# Standardised inputs beyond this are all equally far away; float32 stays finite.
+# Standardized inputs are clipped to this range, so that float32 stays finite.
 FAR = 1e6
 
 
 @dataclass(frozen=True)
 class Evaluation(Generic[Array]):
-    """All that a classifier has to say about each row.
+    """Everything a classifier predicts about each row.
 
     Attributes
     ----------
     probabilities : (N, K)
         Mean over posterior draws; columns in the order of `classes_`.
     total, aleatoric, epistemic : (N,)
-        In nats; see `Uncertainty`.
+        Predictive entropy and its two parts, in nats.
     ood_score : (N,)
-        How unfamiliar each row is; see the classifier's own `ood_score`.
-    ood_probability : (N,), or None if the classifier knows none
+        How unfamiliar each row is; larger is less familiar.
+    ood_probability : (N,), or None for a classifier without doubt
+        Probability of being out of distribution.
     log_density : (N,), or None if no flow was fitted
-        In nats and the units of X.
+        Log density of the row, in nats and the units of X.
     """
 
     probabilities: Array
@@ -65,7 +66,7 @@ class Evaluation(Generic[Array]):
 def evaluation_of(
     mean: Tensor, mean_entropy: Tensor, ood_score: Tensor | None = None, **known: Tensor | None
 ) -> Evaluation[Tensor]:
-    """From mean probabilities (N, K) and mean entropy (N,) over draws, and what else is known."""
+    """An evaluation from mean probabilities (N, K) and mean entropy (N,) over draws."""
     parts = from_moments(mean, mean_entropy)
     return Evaluation(
         mean / mean.sum(dim=1, keepdim=True),
@@ -78,7 +79,7 @@ def evaluation_of(
 
 
 class BayesianClassifier(ClassifierMixin, BaseEstimator):
-    """A scikit-learn classifier whose answer is a set of draws (S, N, K).
+    """A scikit-learn classifier that predicts posterior draws (S, N, K).
 
     A subclass has the settings `standardize` and `device`, calls `_validated` first in `fit`, and
     implements `_samples`.
@@ -121,7 +122,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         return check_table(self, rows, *y, reset=False)
 
     def _mean_and_spread(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of each column (D,); images have one for each channel, so that dark pixels stay dark."""
+        """Mean and standard deviation (D,) of the columns; images share one pair per channel."""
         if self.image_shape_ is None:
             return table.mean(axis=0), table.std(axis=0)
         n_channels = self.image_shape_[0]
@@ -167,8 +168,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         joint : bool
-            True makes draw s one and the same classifier for all rows; False may be cheaper and
-            smoother over rows, and is exact for each row on its own.
+            True: draw s is the same classifier for all rows. False may be cheaper and smoother over
+            rows; the draws of each single row have the same distribution.
         """
         (samples,) = self._score(X, lambda points: (self._samples(points, joint).movedim(1, 0),))
         return np.moveaxis(samples, 0, 1)
@@ -190,43 +191,40 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         return self.uncertainty(X).epistemic
 
     def evaluate(self, X: ArrayLike) -> Evaluation[np.ndarray]:
-        """All answers about each row in one pass, in single precision: for many rows.
+        """All predictions in one pass, in single precision: fast, for many rows.
 
-        Equal to what the single methods say to 1e-4. Those take several times as long, so that
-        neither the order nor the number of rows can change a digit.
+        They agree with `predict_proba`, `uncertainty` and `ood_score` to 1e-4. Those are slower,
+        but do not depend on the order or number of rows in any digit.
         """
         check_is_fitted(self)
         table: np.ndarray = self._checked(X)
 
         def evaluate_from(start: int) -> list[np.ndarray | None]:
-            block = self._evaluation(self._standardised(table[start : start + LARGE_BLOCK]))
-            columns = (getattr(block, field.name) for field in fields(block))
+            chunk = self._evaluation(self._standardised(table[start : start + LARGE_CHUNK]))
+            columns = (getattr(chunk, field.name) for field in fields(chunk))
             return [None if column is None else column.cpu().numpy() for column in columns]
 
-        starts = range(0, len(table), LARGE_BLOCK)
+        starts = range(0, len(table), LARGE_CHUNK)
         n_threads = min(torch.get_num_threads(), len(starts))
-        # Blocks side by side, each on one thread: within a block threads would wait for each other.
+        # One thread per chunk: threads within a chunk would mostly wait for each other.
         with threads_for(0), ThreadPoolExecutor(n_threads) as pool:
-            blocks = list(pool.map(evaluate_from, starts))
+            chunks = list(pool.map(evaluate_from, starts))
         columns: list[Any] = [
             None if column[0] is None else np.concatenate(column)
-            for column in zip(*blocks, strict=True)
+            for column in zip(*chunks, strict=True)
         ]
         return Evaluation(*columns)
 
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
-        """All that is to be said about standardised points (N, D)."""
-        return evaluation_of(*self._moments_in_parts(points))
-
-    def _moments_in_parts(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """The moments of any number of points; the draws of a few at a time are kept."""
-        means, entropies = zip(*map(self._moments, points.split(BLOCK)), strict=True)
-        return torch.cat(means), torch.cat(entropies)
+        """Everything about standardised points (N, D), with the draws of one chunk in memory."""
+        means, entropies = zip(*map(self._moments, points.split(CHUNK)), strict=True)
+        return evaluation_of(torch.cat(means), torch.cat(entropies))
 
     def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from labelled rows, none of which was fitted on, how large `predict_set` must be.
+        """Calibrate `predict_set` on labelled rows that were not used in `fit`.
 
-        Sets `set_scores_` (N,): how unlikely the true class of each row looked, in rising order.
+        Sets `set_scores_` (N,), the sorted nonconformity scores: one minus the probability of the
+        true class.
         """
         check_is_fitted(self)
         _, given = self._checked(X, y)
@@ -236,10 +234,13 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> np.ndarray:
-        """Which classes (N, K), True or False, cannot be ruled out for each row.
+        """Conformal prediction sets (N, K): which classes cannot be ruled out for each row.
 
-        The set holds the true class of a new row of the same kind with probability `coverage` at
-        least, on average over calibration sets; see `calibrate`. It may be empty.
+        Parameters
+        ----------
+        coverage : float
+            The set holds the true class of a new row with at least this probability, on average
+            over calibration sets, if the row comes from the same distribution. It may be empty.
         """
         check_is_fitted(self)
         if not hasattr(self, "set_scores_"):
@@ -263,18 +264,18 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         return np.array([index[label] for label in labels.tolist()])[inverse]
 
     def _score(
-        self, X: ArrayLike, function: Callable[[Tensor], tuple[Tensor, ...]], block: int = BLOCK
+        self, X: ArrayLike, function: Callable[[Tensor], tuple[Tensor, ...]]
     ) -> tuple[np.ndarray, ...]:
-        """Run `function` on blocks of standardised rows; its results have rows on axis 0."""
+        """Run `function` on chunks of standardised rows; its results have rows on axis 0."""
         check_is_fitted(self)
         table: np.ndarray = self._checked(X)
-        blocks: list[list[Any]] = []
-        for start in range(0, len(table), block):
-            rows = table[start : start + block]
-            padded = np.concatenate([rows, np.repeat(rows[-1:], block - len(rows), axis=0)])
+        chunks: list[list[Any]] = []
+        for start in range(0, len(table), CHUNK):
+            rows = table[start : start + CHUNK]
+            padded = np.concatenate([rows, np.repeat(rows[-1:], CHUNK - len(rows), axis=0)])
             results = function(self._standardised(padded))
-            blocks.append([result[: len(rows)].cpu().numpy() for result in results])
-        return tuple(np.concatenate(column) for column in zip(*blocks, strict=True))
+            chunks.append([result[: len(rows)].cpu().numpy() for result in results])
+        return tuple(np.concatenate(column) for column in zip(*chunks, strict=True))
 
 
 def _kind(shape: ImageShape) -> str:

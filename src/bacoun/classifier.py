@@ -38,35 +38,34 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     Parameters
     ----------
     boundary : "compact-shell", "flow-shell", BoundarySampler or None
-        Step 1, which draws points on the edge of the data: of all inputs, or, "compact-shell" with
-        more than 128 of them, of their principal components. None: a neural linear model.
+        Step 1: draws points on the boundary of the data. "compact-shell" works on the inputs, or on
+        their principal components if there are more than 128. None: a neural linear model.
     features : "learned", torch.nn.Module or FeatureMap
-        Step 2, which learns the K classes and to tell data from edge. A module becomes the
-        network's body.
+        Step 2: a network that learns the K classes, and to tell data from boundary points. A module
+        becomes the network's body.
     posterior : "hmc", "nuts", "mean-field", "laplace" or LastLayer
-        Step 3, which infers a posterior over linear classifiers on the frozen features.
+        Step 3: Bayesian logistic regression on the frozen features.
     ood_prior : float
-        Prior probability, from 0 to below 1, that a scored point is out of distribution. It rises
-        with the distance from the data to `ood_probability`, and epistemic uncertainty with it:
-        see `bacoun.uncertainty.Doubt`. Larger: new points are doubted sooner. 0 is the paper, in
-        which only the draws of step 3 can disagree.
+        Prior probability that a scored point is out of distribution, from 0 to below 1. Far from
+        the data the posterior probability, `ood_probability`, approaches 1, and epistemic
+        uncertainty its maximum. 0 is the method of the paper, where only posterior draws disagree.
     n_boundary : "balanced" or int
-        Number of edge points. "balanced": at least as many as in a class, more for few classes; for
-        images, half as many as there are.
+        Number of boundary points. "balanced": about as many as in a class, more for few classes;
+        half as many as there are images.
     contamination : float
-        Share of the training points, from 0 to below 0.5, to leave out as outliers: those of lowest
+        Share of the training points to leave out as outliers, from 0 to below 0.5: those of lowest
         density under one flow fitted to all points. A class much rarer than the others has a low
-        density too; two points of each class stay in any case.
+        density too; at least two points of each class are kept.
     standardize : bool
         Bring every input, or every channel of images, to zero mean and unit variance first.
     random_state : int, RandomState, Generator or None
-        One state gives one answer; global streams are not touched.
+        Seed or generator; the same one gives the same model. Global random state is not touched.
     verbose : bool
         Draw progress bars on stderr.
     n_jobs : int, optional
-        Processes that fit the flows of step 1 side by side.
+        Processes that fit the flows of step 1 in parallel.
     device : str
-        Where tensors live, as torch names it.
+        Torch device of the tensors.
 
     Attributes
     ----------
@@ -127,7 +126,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
 
     @classmethod
     def quick(cls, **settings: Any) -> Self:
-        """Small and fast, for tests and first looks: seconds instead of a minute."""
+        """Small settings for tests and a first look: seconds instead of a minute."""
         from bacoun.presets import quick_settings
 
         return cls(**(quick_settings() | settings))
@@ -198,13 +197,13 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         return {"edge": edge.view(-1, *points.shape[1:]), "edge_labels": labels}
 
     def update(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Infer the posterior of step 3 anew; flow and network stay as they are.
+        """Infer the posterior of step 3 again; flows and network stay as they are.
 
         Parameters
         ----------
         X, y
-            All labelled rows that are to count, old and new: the model keeps none of those it was
-            fitted to. Each class it knows must be among them, and no other.
+            All labelled rows, old and new: the model does not store its training set. They must
+            hold each known class, and no other.
         """
         check_is_fitted(self)
         table, given = self._checked(X, y)
@@ -300,18 +299,17 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         Parameters
         ----------
         split : bool
-            Also split epistemic, without remainder, into `model`, what the weights of step 3 leave
-            open, and `ood`, what is added because the row may be unlike anything learned.
+            Also split epistemic uncertainty into `model`, from the weights of step 3, and `ood`,
+            because the row may be out of distribution. The two add up to it.
         """
         predictor = self._predictor
         return self._uncertainty(X, predictor.nested_moments if split else predictor.moments)
 
     def ood_score(self, X: ArrayLike) -> np.ndarray:
-        """How unfamiliar (N,) each row is: small inside the data, growing without bound outside.
+        """OOD score (N,) of each row: small inside the data, growing without bound outside.
 
-        How rare the row is under the flows of step 1, more if the draws of step 3 disagree; see
-        `bacoun.uncertainty.Doubt`. Without a boundary, or with `ood_prior=0`, it is epistemic
-        uncertainty.
+        It combines how rare the row is under the flows of step 1 with how much the draws of step 3
+        disagree. Without a boundary, or with `ood_prior=0`, it is the epistemic uncertainty.
         """
         check_is_fitted(self)
         if self.doubt_ is None:
@@ -319,7 +317,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         return self._score(X, lambda points: (self._predictor.ood_score(points),))[0]
 
     def ood_probability(self, X: ArrayLike) -> np.ndarray:
-        """How likely (N,) each row is out of distribution, if `ood_prior` of all rows are."""
+        """Probability (N,) that each row is out of distribution, given the prior `ood_prior`."""
         check_is_fitted(self)
         if self.doubt_ is None:
             raise ValueError(
@@ -330,7 +328,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         return kappa
 
     def region_proba(self, X: ArrayLike) -> np.ndarray:
-        """Probabilities (N, K+1) of the network of step 2; the last column is the edge."""
+        """Probabilities (N, K+1) of the network of step 2; the last column is the boundary."""
         check_is_fitted(self)
         if self.boundary_ is None or not hasattr(self.features_, "region_proba"):
             raise ValueError(
@@ -355,7 +353,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
 
     @property
     def _log_units(self) -> float:
-        """What a log density loses between standardised inputs and the units of X."""
+        """Log of the factor between densities of X and of standardized inputs."""
         return float(np.log(self.scale_).sum())
 
     @property

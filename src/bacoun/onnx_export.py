@@ -1,7 +1,6 @@
 """A fitted classifier -> one ONNX graph from raw inputs to all answers.
 
-The graph is written out by hand, a line for each step of the prediction, so that nothing but `onnx`
-is needed to make it, and nothing but a runtime to use it.
+The graph is built operator by operator: exporting needs only `onnx`, scoring only a runtime.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ def export_onnx(
     feature_names: Sequence[str] | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write a fitted classifier as an ONNX graph, whole or not at all.
+    """Write a fitted classifier atomically as an ONNX graph.
 
     The graph takes `X`, float32 of shape (N, D) for any N, in the units of the training set, and
-    gives `probabilities` (N, K), `total`, `aleatoric`, `epistemic` and, if the model doubts,
-    `ood_score` and `p_ood`, which is what `ood_probability` says, each (N,). Its metadata hold
+    gives `probabilities` (N, K), `total`, `aleatoric`, `epistemic` and, with doubt, `ood_score` and
+    `p_ood`, the `ood_probability`, each (N,). Its metadata hold
     `classes` and `feature_names` as JSON, and `bacoun_version`. It checks nothing: NaN gives NaN.
 
     Parameters
     ----------
     classifier : BaCOUnClassifier
-        With a perceptron as its network, and a posterior of "hmc", "nuts" or "laplace"; if it
-        doubts, also with a boundary of "flow-shell", or "compact-shell" for up to 128 inputs.
+        With a perceptron as its network, and a posterior of "hmc", "nuts" or "laplace"; with doubt,
+        also a boundary of "flow-shell", or "compact-shell" for up to 128 inputs.
     feature_names : sequence of str, optional
         Names of the inputs, if the classifier does not know them itself.
     """
@@ -205,7 +204,7 @@ def _add_layer(graph: _Graph, layer: nn.Module, value: str) -> str:
 
 
 def _add_coordinates(graph: _Graph, features: str, classifier: BaCOUnClassifier) -> str:
-    """What the draws are multiplied with (N, r + 1), in float64: far away the terms cancel."""
+    """Coordinates (N, r + 1) that the draws multiply, in float64 because far away terms cancel."""
     posterior = classifier.posterior_
     if not isinstance(posterior, ReducedHead):
         raise ValueError(
@@ -327,7 +326,7 @@ def _add_dense(graph: _Graph, value: str, weight: Tensor, bias: Tensor) -> str:
 
 
 def _add_ood_score(graph: _Graph, score: str, epistemic: str, doubt: Doubt) -> str:
-    """What ranks unknown points (N, 1), in float64: `bacoun.uncertainty.Doubt.ood_score`."""
+    """OOD score (N, 1), in float64: `bacoun.uncertainty.Doubt.ood_score`."""
     epistemic = graph.add("Cast", epistemic, to=graph.double)
     ratio = graph.add("Div", epistemic, np.array(doubt.disagreement))
     return graph.add("Add", score, graph.add("Log", graph.add("Add", ratio, np.array(1.0))))

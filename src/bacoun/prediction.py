@@ -121,7 +121,7 @@ class Predictor:
         Parameters
         ----------
         log_units : float
-            What a log density loses from standardized points to the units of the data.
+            Log of the factor between densities of the data and of standardized points.
         scores : dict, optional
             From `look`: the density is not computed again if it is the only score.
         """

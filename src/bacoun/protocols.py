@@ -1,8 +1,9 @@
-"""The sockets: what each step must offer.
+"""The interfaces of the three steps.
 
 Sizes: N points, D inputs, K classes, L features, S draws.
 
-Any scikit-learn `BaseEstimator` with these verbs fits; nothing of ours need be inherited.
+Any scikit-learn `BaseEstimator` with these methods will do; there is no base class to inherit.
+To be saved with a model, a step also needs `get_state` and `set_state`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Generator, Tensor
 
 @runtime_checkable
 class BoundarySampler(Protocol):
-    """Step 1: learns the cloud of the data, draws points on its edge."""
+    """Step 1: learns the distribution of the data and draws points on its boundary."""
 
     def fit(self, points: Tensor, labels: Tensor, *, generator: Generator | None = None) -> Self:
         """Learn from points (N, D), float, and labels (N,), int in 0..K-1."""
@@ -23,9 +24,9 @@ class BoundarySampler(Protocol):
     def sample(
         self, n_points: int, *, generator: Generator
     ) -> Tensor | tuple[Tensor, Tensor | None]:
-        """Draw edge points, shape (n_points, D), all finite; with them, if known, their classes.
+        """Draw boundary points (n_points, D), all finite, and their classes (n_points,) if known.
 
-        The class (n_points,) is that of the data whose edge a point is on.
+        The class of a point is that of the data whose boundary it is on.
         """
         ...
 
@@ -36,7 +37,7 @@ class BoundarySampler(Protocol):
 
 @runtime_checkable
 class FeatureMap(Protocol):
-    """Step 2: learns the classes and, if there is one, the edge; then stays frozen.
+    """Step 2: learns the classes and, if there is one, the boundary; then stays frozen.
 
     If its `fit` also takes `edge` (n, D) and `edge_labels` (n,) or None, it is given them.
     """
@@ -52,7 +53,7 @@ class FeatureMap(Protocol):
 
 @runtime_checkable
 class EdgeAwareFeatureMap(FeatureMap, Protocol):
-    """A feature map that also tells data from edge: what doubt grows with."""
+    """A feature map that can also tell data from boundary points."""
 
     def transform_with_log_odds(self, points: Tensor) -> tuple[Tensor, Tensor | None]:
         """Features (N, L), and log-odds (N,) of edge against data, None if no edge was seen."""

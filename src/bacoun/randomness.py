@@ -1,4 +1,4 @@
-"""Where chance comes from: `random_state` outside, an explicit `torch.Generator` inside."""
+"""Randomness and threads: `random_state` outside, an explicit `torch.Generator` inside."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sklearn.utils import check_random_state
 
 RandomState = int | np.random.RandomState | np.random.Generator | None
 
-# Below this many multiply-adds a step, a second thread costs more in waiting than it saves in work.
+# Below this many multiply-adds per step, synchronizing a second thread costs more than it saves.
 _WORTH_A_SECOND_THREAD = 20_000_000
 
 
 def as_generator(random_state: RandomState | torch.Generator) -> torch.Generator:
-    """Turn scikit-learn's `random_state` into a generator; `None` takes fresh entropy.
+    """Turn scikit-learn's `random_state` into a generator; None takes fresh entropy.
 
-    Global streams are never touched: `None` does not draw from `numpy.random`.
+    Global random state is never touched: None does not draw from `numpy.random`.
     """
     if isinstance(random_state, torch.Generator):
         return random_state
@@ -32,15 +32,15 @@ def as_generator(random_state: RandomState | torch.Generator) -> torch.Generator
 
 
 def draw_seed(generator: torch.Generator) -> int:
-    """One integer from `generator`, to seed a stream of its own."""
+    """One integer from `generator`, to seed another generator."""
     return int(torch.randint(2**62, (1,), generator=generator))
 
 
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
-    """Seed torch's global stream from `generator` inside the block; put it back afterwards.
+    """Seed torch's global generator from `generator` inside the block; restore it afterwards.
 
-    Layer constructors and dropout know only the global stream.
+    Layer constructors and dropout draw from the global generator only.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(draw_seed(generator))
@@ -49,9 +49,9 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
 
 @contextmanager
 def threads_for(work: float) -> Iterator[None]:
-    """Run the block on as many torch threads as `work` (multiply-adds a step) can feed.
+    """Run the block on as many torch threads as `work` (multiply-adds per step) is worth.
 
-    Small models are fastest on one thread. The caller's setting, also an upper limit, is restored.
+    Small models are fastest on one thread. The caller's setting is an upper limit, and restored.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(before if work >= _WORTH_A_SECOND_THREAD else 1)

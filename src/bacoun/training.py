@@ -1,4 +1,4 @@
-"""The one minibatch loop, shared by the flow, the network and the variational fit."""
+"""The mini-batch loop of flows, networks and variational inference."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def train(
     held_out_loss: Callable[..., Tensor] | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> History:
-    """Minimise the mean of `loss(*batch)` over `module`'s parameters with Adam.
+    """Minimize the mean of `loss(*batch)` over `module`'s parameters with Adam.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def train(
         N rows. On the mean loss that is a weight decay of `l2 / N`.
     patience : int, optional
         Hold out a tenth of the rows and stop once their loss has not improved for this many
-        epochs; the best weights are put back. None trains for all `epochs` on all rows.
+        epochs; the best weights are restored. None trains for all `epochs` on all rows.
     held_out_loss : callable, optional
-        What the held-out rows are judged by, if not by `loss`.
+        Loss of the held-out rows for early stopping; None: `loss`.
     """
     n_points = len(data[0])
     held_out: list[Tensor] = []
@@ -102,13 +102,13 @@ def _split(points: Tensor, n_held_out: int, generator: Generator) -> tuple[Tenso
     direction = torch.linspace(1, 2, flat.shape[1], dtype=flat.dtype, device=flat.device).sin()
     same = (flat * direction).sum(dim=1).unique(return_inverse=True)[1].cpu()  # a hash of the row
     n_groups = int(same.max()) + 1
-    if n_groups < len(points):  # group by group, in the order in which one of it was drawn first
+    if n_groups < len(points):  # whole groups, in the order in which their first row was drawn
         drawn = torch.full((n_groups,), len(points)).scatter_reduce(
             0, same[order], torch.arange(len(points)), "amin"
         )
         order = order[drawn[same[order]].argsort(stable=True)]
         n_more = int((same[order[n_held_out:]] == same[order[n_held_out - 1]]).sum())
-        if n_more < n_held_out:  # else it is one row, repeated so often that it has to be split
+        if n_more < n_held_out:  # a row repeated more often than that has to be split
             n_held_out += n_more
     return order[:n_held_out], order[n_held_out:]
 

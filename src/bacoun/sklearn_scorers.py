@@ -1,4 +1,4 @@
-"""Scorers of uncertainty for scikit-learn's searches and cross-validation: greater is better."""
+"""Uncertainty scorers for scikit-learn's model selection: greater is better."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class _OODScorer:
     part: str
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike | None = None) -> float:
-        inside, outside = (getattr(estimator.uncertainty(x), self.part) for x in (X, self.outside))
-        return auroc(inside, outside)
+        return auroc(*(getattr(estimator.uncertainty(x), self.part) for x in (X, self.outside)))
 
     def __repr__(self) -> str:
         return f"ood_auroc_scorer(<{len(self.outside)} points>, part={self.part!r})"
@@ -29,37 +28,34 @@ class _OODScorer:
 def ood_auroc_scorer(
     outside: ArrayLike, part: Literal["total", "aleatoric", "epistemic"] = "epistemic"
 ) -> _OODScorer:
-    """A scorer: how well an uncertainty tells the points it is given from those `outside`.
+    """A scorer: AUROC of detecting the points `outside` among the evaluated ones.
 
     Parameters
     ----------
     outside : table of shape (M, D)
-        Points unlike the training set.
+        Out-of-distribution points.
     part : {"epistemic", "total", "aleatoric"}
-        The uncertainty to judge.
+        The uncertainty to detect them by.
 
     Returns
     -------
     callable
-        Takes (estimator, X, y) and gives the area under the ROC curve; y is not used. For
-        `GridSearchCV(model, grid, scoring=ood_auroc_scorer(outside))` and the like.
+        Takes (estimator, X, y); y is not used. Pass it as `scoring`, for instance
+        `GridSearchCV(model, grid, scoring=ood_auroc_scorer(outside))`.
     """
     if part not in _PARTS:
         raise ValueError(f"part must be one of {', '.join(_PARTS)}; got {part!r}.")
-    if not hasattr(outside, "__len__"):
-        outside = np.asarray(outside)
-    return _OODScorer(outside, part)
+    return _OODScorer(outside if hasattr(outside, "__len__") else np.asarray(outside), part)
 
 
 @dataclass(frozen=True, repr=False)
 class _AURCScorer:
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
-        right = estimator.predict(X) == np.asarray(y)
-        return -aurc(estimator.uncertainty(X).total, right)
+        return -aurc(estimator.uncertainty(X).total, estimator.predict(X) == np.asarray(y))
 
     def __repr__(self) -> str:
         return "aurc_scorer"
 
 
 aurc_scorer = _AURCScorer()
-"""A scorer: minus the area under the risk-coverage curve, by total uncertainty."""
+"""A scorer: negative area under the risk-coverage curve, by total uncertainty."""
