@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV, cross_validate
 
-from bacoun.scorers import aurc_scorer, ood_auroc_scorer
+from bacoun.sklearn_scorers import aurc_scorer, ood_auroc_scorer
 from bacoun.uncertainty import aurc, auroc
 
 OUTSIDE = np.random.default_rng(0).uniform(-9, 9, (80, 2))

@@ -166,7 +166,7 @@ def test_too_few_points_rule_nothing_out():
     ("call", "sentence"),
     [
         (lambda: conformal_threshold([1.0], 0), "false_alarm must lie between 0 and 1.*got 0"),
-        (lambda: conformal_threshold([1.0], 5), "Write five per cent as 0.05"),
+        (lambda: conformal_threshold([1.0], 5), "Write 5 % as 0.05"),
         (lambda: conformal_threshold([1.0], "0.05"), "false_alarm must lie"),
         (lambda: conformal_threshold([], 0.1), "at least one calibration point; got none"),
         (lambda: conformal_threshold([1.0, np.nan], 0.1), "1 of 2 are NaN or infinite"),

@@ -53,7 +53,7 @@ def test_an_error_among_the_least_uncertain_points_is_named():
     correct[[3, 7]] = False
     found = largest_acceptance(np.arange(400), correct, 0.01, 0.95)
     assert found.threshold is None
-    assert "the least uncertain 299 held 2" in found.statement
+    assert "the 299 least uncertain had 2" in found.statement
 
 
 def test_regions_grow_until_one_fails_and_the_last_good_one_is_kept():

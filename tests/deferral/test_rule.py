@@ -105,7 +105,7 @@ def test_an_infinite_score_is_unfamiliar_under_every_rule():
     few = DeferralRule.calibrate(np.arange(18.0), np.arange(18.0))
     half = DeferralRule.calibrate(np.append(np.arange(20.0), [np.inf] * 20), np.arange(40.0))
     assert half.ood_threshold == math.inf
-    assert "too many of the 40 calibration points have" in half.summary()
+    assert "Too many of the 40 calibration points have" in half.summary()
     for rule in (few, half):
         assert rule.decide([1e9, np.inf], [0.0, 0.0]).reason.tolist() == ["", "unfamiliar"]
 
@@ -200,5 +200,5 @@ def test_decide_refuses_scores_that_do_not_fit():
 
 @pytest.mark.parametrize("plain", [{}, {"false_alarm": 0.05}, []])
 def test_what_is_no_rule_is_refused(plain):
-    with pytest.raises(ValueError, match="must hold what to_dict wrote"):
+    with pytest.raises(ValueError, match="written by to_dict"):
         DeferralRule.from_dict(plain)

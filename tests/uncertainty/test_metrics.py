@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bacoun.uncertainty.scores import (
+from bacoun.uncertainty.metrics import (
     augrc,
     aupr,
     aurc,
@@ -295,8 +295,8 @@ def test_rank_correlation_by_hand():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: auroc([], [1]), r"inside must be a row of numbers; got shape \(0,\)"),
-        (lambda: aupr([1], [[2]]), r"outside must be a row of numbers; got shape \(1, 1\)"),
+        (lambda: auroc([], [1]), r"inside must be a 1-D array of numbers; got shape \(0,\)"),
+        (lambda: aupr([1], [[2]]), r"outside must be a 1-D array of numbers; got shape \(1, 1\)"),
         (lambda: change_from([1, math.nan], [2]), "inside must hold numbers; got NaN"),
         (lambda: fpr_at_tpr([1], [2], tpr=0), r"tpr must lie in \(0, 1\]; got 0"),
         (lambda: risk_at_coverage([1], [1], 95), r"coverage must lie in \(0, 1\]; got 95"),

@@ -1,4 +1,4 @@
-"""Step 5: scores (N,) on held-out points -> thresholds with a guarantee -> accept or defer (N,)."""
+"""Step 5: calibration scores (N,) -> thresholds with guarantees -> accept or defer (N,)."""
 
 from bacoun.deferral.conformal import (
     class_thresholds,

@@ -1,8 +1,8 @@
 """Split-conformal thresholds: how high a score may be before a point counts as unusual.
 
-A new point drawn like the N calibration points is equally likely to take each of the N + 1 ranks
-among them. So it exceeds the k-th smallest of their scores with probability at most
-1 - k / (N + 1), however the scores are distributed; ties only make that smaller.
+If a new point is exchangeable with the N calibration points, its rank among them is uniform on
+1, ..., N + 1. So it exceeds the k-th smallest calibration score with probability at most
+1 - k / (N + 1), whatever the distribution of scores; ties only make that smaller.
 """
 
 from __future__ import annotations
@@ -13,24 +13,19 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bacoun.deferral.checks import (
-    as_classes,
-    as_probabilities,
-    as_scores,
-    as_share,
-    check_equally_long,
-)
+from bacoun.deferral import checks
+from bacoun.deferral.checks import as_classes, as_scores, as_share
 
 
 def conformal_threshold(scores: ArrayLike, false_alarm: float) -> float:
-    """The score that a new point of the same kind exceeds at most `false_alarm` of the time.
+    """The score that a new in-distribution point exceeds with probability at most `false_alarm`.
 
     Parameters
     ----------
     scores : array of shape (N,)
-        Scores of calibration points, which the model was not fitted on; +inf is allowed.
+        Scores of the calibration set, which the model was not fitted on; +inf is allowed.
     false_alarm : float
-        Between 0 and 1. The promise is on average over calibration sets.
+        False alarm rate, between 0 and 1, on average over calibration sets.
 
     Returns
     -------
@@ -44,13 +39,13 @@ def conformal_threshold(scores: ArrayLike, false_alarm: float) -> float:
     (19.0, inf)
     """
     known = as_scores("scores", scores, infinite=True)
-    return _smallest(known, 1 - as_share("false_alarm", false_alarm))
+    return _conformal_quantile(known, 1 - as_share("false_alarm", false_alarm))
 
 
 def fewest_scores(false_alarm: float) -> int:
-    """Number of calibration points from which the threshold is finite.
+    """Number of calibration points from which the threshold for `false_alarm` is finite.
 
-    The rank ceil((N + 1) (1 - a)) is at most N just if (N + 1) a >= 1, so N >= ceil(1 / a) - 1.
+    The rank ceil((N + 1) (1 - a)) is at most N if and only if N >= ceil(1 / a) - 1.
 
     Examples
     --------
@@ -63,24 +58,27 @@ def fewest_scores(false_alarm: float) -> int:
 def class_thresholds(
     scores: ArrayLike, predicted: ArrayLike, false_alarm: float
 ) -> dict[int, float]:
-    """One conformal threshold for each predicted class (Mondrian), where there are enough points.
+    """One conformal threshold for each predicted class (Mondrian) with enough points.
 
     Parameters
     ----------
     scores : array of shape (N,)
+        Scores of the calibration set; +inf is allowed.
     predicted : array of shape (N,)
         Index of the class that the model predicts for each calibration point.
+    false_alarm : float
+        False alarm rate within each class, between 0 and 1.
 
     Returns
     -------
     dict
-        From class index to threshold. A class whose threshold would be infinite, as is that of a
-        class of fewer than `fewest_scores(false_alarm)` points, is left out: the pooled threshold
-        has to do for it, without a promise of its own.
+        From class index to threshold. A class with an infinite threshold, for instance because it
+        has fewer than `fewest_scores(false_alarm)` points, is left out: use the pooled threshold
+        for it, which does not guarantee the false alarm rate within that class.
     """
     scores = as_scores("scores", scores, infinite=True)
     predicted = as_classes("predicted", predicted)
-    check_equally_long(scores=scores, predicted=predicted)
+    checks.check_same_length(scores=scores, predicted=predicted)
     found = {
         index: conformal_threshold(scores[predicted == index], false_alarm)
         for index in np.unique(predicted).tolist()
@@ -89,37 +87,42 @@ def class_thresholds(
 
 
 def prediction_set_threshold(probabilities: ArrayLike, labels: ArrayLike, coverage: float) -> float:
-    """How unlikely a class may look and still have to be in the set: the score 1 - p(true class).
+    """Threshold on 1 - p(class) below which a class belongs to the prediction set.
 
     Parameters
     ----------
     probabilities : array of shape (N, K)
-        Class probabilities of calibration points.
+        Class probabilities of the calibration set.
     labels : array of shape (N,)
-        Index of the true class of each.
+        Index of the true class of each calibration point.
     coverage : float
-        How often the set must hold the true class of a new point, on average.
+        Probability that the set contains the true class of a new point, between 0 and 1.
     """
-    table, truth = as_probabilities(probabilities), as_classes("labels", labels)
-    check_equally_long(probabilities=table, labels=truth)
+    table, truth = checks.as_probabilities(probabilities), as_classes("labels", labels)
+    checks.check_same_length(probabilities=table, labels=truth)
     if truth.max(initial=-1) >= table.shape[1]:
         raise ValueError(
             f"labels must be class indices below {table.shape[1]}, the number of columns of "
             f"probabilities; got {truth.max()}. Use the order of classes_."
         )
-    unlikely = 1 - table[np.arange(len(table)), truth]
-    return _smallest(as_scores("labels", unlikely), as_share("coverage", coverage))
+    scores = as_scores("labels", 1 - table[np.arange(len(table)), truth])
+    return _conformal_quantile(scores, as_share("coverage", coverage))
 
 
 def prediction_sets(probabilities: ArrayLike, threshold: float) -> np.ndarray:
-    """Which classes (N, K) cannot be ruled out, given `prediction_set_threshold`.
+    """Which classes (N, K) belong to each prediction set, which may hold several classes or none.
 
-    A set may hold several classes, or none where no class is likely enough.
+    Parameters
+    ----------
+    probabilities : array of shape (N, K)
+        Class probabilities.
+    threshold : float
+        Largest allowed 1 - p(class), as returned by `prediction_set_threshold`.
     """
-    return 1 - as_probabilities(probabilities) <= threshold
+    return 1 - checks.as_probabilities(probabilities) <= threshold
 
 
-def _smallest(scores: np.ndarray, share: Fraction) -> float:
-    """The ceil((N + 1) share)-th smallest score; infinity stands at rank N + 1."""
-    rank = math.ceil((len(scores) + 1) * share)
+def _conformal_quantile(scores: np.ndarray, level: Fraction) -> float:
+    """The ceil((N + 1) level)-th smallest score; infinite if that rank is N + 1."""
+    rank = math.ceil((len(scores) + 1) * level)
     return float(np.sort(scores)[rank - 1]) if rank <= len(scores) else math.inf

@@ -2,7 +2,7 @@
 
 from bacoun.uncertainty.decomposition import Uncertainty, decompose, from_moments
 from bacoun.uncertainty.doubt import Doubt, Tail, doubted, doubted_draws
-from bacoun.uncertainty.scores import (
+from bacoun.uncertainty.metrics import (
     augrc,
     aupr,
     aurc,

@@ -17,19 +17,19 @@ Array = TypeVar("Array", Tensor, np.ndarray)
 
 @dataclass(frozen=True)
 class Uncertainty(Generic[Array]):
-    """How unsure a classifier is about each point, and why; in nats.
+    """How uncertain a classifier is about each point, and why; in nats.
 
     Attributes
     ----------
     total : (N,)
         Entropy of the mean prediction, between 0 and log K.
     aleatoric : (N,)
-        Mean entropy of the single predictions: classes overlap here.
+        Mean entropy of the individual draws: the classes overlap here.
     epistemic : (N,)
-        What is left: the draws disagree, because nothing like this was seen.
-    model, ood : (N,), or None if not asked for
-        Epistemic in two parts: what the weights of the last layer leave open, such as where the
-        class boundary runs, and what is added because the point may be unlike anything learned.
+        The rest, the mutual information: draws disagree where training data is missing.
+    model, ood : (N,) or None
+        Epistemic uncertainty in two parts, if requested: due to the last layer's weights, such as
+        where the decision boundary runs, and due to the point being possibly out-of-distribution.
     """
 
     total: Array
@@ -39,23 +39,23 @@ class Uncertainty(Generic[Array]):
     ood: Array | None = None
 
     def parts(self) -> dict[str, Array]:
-        """The parts that are there, by name."""
+        """The parts that are not None, by name."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: part for name, part in named.items() if part is not None}
 
     def to_frame(self, index: Iterable[object] | None = None) -> pd.DataFrame:
-        """A column for each part."""
+        """A DataFrame with a column for each part, and `index` (N,) as its row labels."""
         columns = {name: np.asarray(part) for name, part in self.parts().items()}
         return pd.DataFrame(columns, index=None if index is None else pd.Index(list(index)))
 
 
 def decompose(probabilities: Tensor) -> Uncertainty[Tensor]:
-    """Split predictive entropy into noise (aleatoric) and ignorance (epistemic).
+    """Split predictive entropy into aleatoric and epistemic uncertainty.
 
     Parameters
     ----------
     probabilities : Tensor of shape (n_draws, n_points, n_classes)
-        Sums to one over the last axis.
+        Class probabilities under each posterior draw.
 
     Returns
     -------
@@ -72,8 +72,8 @@ def decompose(probabilities: Tensor) -> Uncertainty[Tensor]:
             "probabilities must be (n_draws, n_points, n_classes); got shape "
             f"{tuple(probabilities.shape)}."
         )
-    single = torch.special.entr(probabilities).sum(dim=2).mean(dim=0, dtype=torch.float64)
-    return from_moments(probabilities.mean(dim=0, dtype=torch.float64), single)
+    entropy = torch.special.entr(probabilities).sum(dim=2).mean(dim=0, dtype=torch.float64)
+    return from_moments(probabilities.mean(dim=0, dtype=torch.float64), entropy)
 
 
 def from_moments(
@@ -84,18 +84,18 @@ def from_moments(
     Parameters
     ----------
     mean : Tensor of shape (N, K)
+        Class probabilities, averaged over all draws.
     mean_entropy : Tensor of shape (N,)
-        Mean over all draws of the entropy of each.
+        Entropy of each draw, averaged over all draws.
     inner_entropy : Tensor of shape (N,), optional
-        For nested draws: mean over the outer draws of the entropy of the mean over the inner ones.
+        For nested draws: entropy of the mean over inner draws, averaged over the outer ones.
         Splits epistemic into model (above it) and ood (below it).
     """
     # Rounding must not break total <= log K, nor 0 <= aleatoric <= inner <= total (Jensen).
     total = torch.special.entr(mean).sum(dim=1).clamp(0, math.log(mean.shape[1]))
     aleatoric = torch.minimum(mean_entropy.clamp(min=0), total)
-    if inner_entropy is None:
-        return Uncertainty(total=total, aleatoric=aleatoric, epistemic=total - aleatoric)
-    inner = torch.minimum(torch.maximum(inner_entropy, aleatoric), total)
-    return Uncertainty(
-        total, aleatoric, total - aleatoric, model=total - inner, ood=inner - aleatoric
-    )
+    parts = {"total": total, "aleatoric": aleatoric, "epistemic": total - aleatoric}
+    if inner_entropy is not None:
+        inner = torch.minimum(torch.maximum(inner_entropy, aleatoric), total)
+        parts |= {"model": total - inner, "ood": inner - aleatoric}
+    return Uncertainty(**parts)
