@@ -93,14 +93,14 @@ def test_hessian_blocks_are_those_on_the_diagonal():
         torch.testing.assert_close(block, whole[k, :, k])
 
 
-def test_slices_add_up_to_the_whole(monkeypatch):
+def test_chunks_add_up_to_the_whole(monkeypatch):
     posterior, weights = problem(n_points=500)
     value, gradient = posterior.value_and_gradient(weights)
     hessian = posterior.hessian(weights)
-    monkeypatch.setattr("bacoun.posterior.logistic._SLICE_ELEMENTS", 700)
-    sliced_value, sliced_gradient = posterior.value_and_gradient(weights)
-    torch.testing.assert_close(sliced_value, value)
-    torch.testing.assert_close(sliced_gradient, gradient)
+    monkeypatch.setattr("bacoun.posterior.logistic._CHUNK_ELEMENTS", 700)
+    chunked_value, chunked_gradient = posterior.value_and_gradient(weights)
+    torch.testing.assert_close(chunked_value, value)
+    torch.testing.assert_close(chunked_gradient, gradient)
     torch.testing.assert_close(posterior.hessian(weights), hessian)
 
 

@@ -44,13 +44,13 @@ def test_of_two_classes_neither_becomes_impossible():
 
 
 @pytest.mark.parametrize("n_columns", [1, 2])
-def test_slices_of_a_product_give_the_same_moments(monkeypatch, n_columns):
+def test_chunks_of_a_product_give_the_same_moments(monkeypatch, n_columns):
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(70, 5, generator=generator, dtype=torch.float64)
     weights = torch.randn(5, n_columns * 30, generator=generator, dtype=torch.float64)
     whole = moments_of_product(points, weights, n_columns)
-    monkeypatch.setattr("bacoun.posterior.predictive._SLICE_ELEMENTS", 1000)
-    monkeypatch.setattr("bacoun.posterior.predictive._SMALL_SLICE_ELEMENTS", 300)
+    monkeypatch.setattr("bacoun.posterior.predictive._CHUNK_ELEMENTS", 1000)
+    monkeypatch.setattr("bacoun.posterior.predictive._SMALL_CHUNK_ELEMENTS", 300)
     for one, other in zip(whole, moments_of_product(points, weights, n_columns), strict=True):
         torch.testing.assert_close(one, other)
     logits = (points @ weights).unflatten(1, (n_columns, 30))

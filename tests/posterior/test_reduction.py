@@ -5,7 +5,7 @@ import torch
 
 from bacoun.posterior import HMC, Laplace
 from bacoun.posterior.logistic import contrasts
-from bacoun.posterior.reduction import LARGEST_SHIFT, reduce
+from bacoun.posterior.reduction import MAX_SHIFT, reduce
 
 
 def head(n_points=200, n_features=30, rank=6, n_classes=3, seed=0, weak=0.0):
@@ -29,7 +29,7 @@ def test_without_tolerance_only_the_null_space_is_dropped(n_points, n_features):
     features, labels = head(n_points, n_features, rank=6)
     reduction, posterior, _ = reduce(features, labels, 3, 1.0, tol=0.0)
     assert reduction.basis.shape == (n_features, 6)
-    assert reduction.n_weak == 0
+    assert reduction.dropped_directions == 0
     torch.testing.assert_close(posterior.features @ reduction.basis.T, features)
     gram = reduction.basis.T @ reduction.basis
     torch.testing.assert_close(gram, torch.eye(6, dtype=torch.float64))
@@ -50,14 +50,14 @@ def test_a_weak_direction_that_knows_the_labels_is_inferred():
     blind, labels_blind = head(n_points=2000)
     with_it, _, _ = reduce(features, labels, 3, 1.0, tol=0.01)
     without, _, _ = reduce(blind, labels_blind, 3, 1.0, tol=0.01)
-    assert with_it.shift <= LARGEST_SHIFT
+    assert with_it.dropped_shift <= MAX_SHIFT
     # Its pull at the mode is far above the limit, so it must have come back.
     last = torch.zeros(features.shape[1], dtype=torch.float64)
     last[-1] = 1.0
     captured = (with_it.basis.T @ last).norm()
     assert with_it.basis.shape[1] == without.basis.shape[1] + (captured > 0.99)
     pull = 0.002 * torch.nn.functional.one_hot(labels, 3).double().sub(1 / 3).norm()
-    assert captured > 0.99 or pull < LARGEST_SHIFT
+    assert captured > 0.99 or pull < MAX_SHIFT
 
 
 def test_what_was_given_up_is_stated():
@@ -65,9 +65,9 @@ def test_what_was_given_up_is_stated():
     noise = 1e-3 * torch.randn(500, 10, dtype=torch.float64)
     features = torch.cat([features, noise], dim=1)
     reduction, _, _ = reduce(features, labels, 3, 1.0, tol=0.01)
-    assert reduction.n_weak == 10
-    assert 0 < reduction.largest_information < 0.01
-    assert 0 < reduction.shift < LARGEST_SHIFT
+    assert reduction.dropped_directions == 10
+    assert 0 < reduction.largest_dropped_information < 0.01
+    assert 0 < reduction.dropped_shift < MAX_SHIFT
 
 
 def many_weak_directions(n_points=800, n_weak=700):
@@ -99,7 +99,7 @@ def test_many_directions_that_the_labels_pull_together_are_not_dropped_one_by_on
     )
     assert exact.health_.dropped_directions == 0
     assert exact.health_.dropped_shift == 0
-    assert 0 < loose.health_.dropped_shift <= LARGEST_SHIFT
+    assert 0 < loose.health_.dropped_shift <= MAX_SHIFT
     expected = exact.predict_proba_samples(asked).mean(dim=0)
     assert expected[-1, 1] > 0.9
     found = loose.predict_proba_samples(asked).mean(dim=0)
@@ -109,11 +109,11 @@ def test_many_directions_that_the_labels_pull_together_are_not_dropped_one_by_on
 def test_the_shift_is_that_of_all_dropped_directions_together():
     features, labels, _ = many_weak_directions(200, 120)
     reduction, posterior, mode = reduce(features, labels, 2, 0.7, tol=0.01)
-    assert reduction.n_weak == 120 - reduction.basis.shape[1] > 0
+    assert reduction.dropped_directions == 120 - reduction.basis.shape[1] > 0
     residuals = torch.nn.functional.one_hot(labels, 2) - posterior.probabilities(mode)
     pull = features.T @ residuals @ contrasts(2)
     dropped = pull - reduction.basis @ (reduction.basis.T @ pull)
-    assert reduction.shift == pytest.approx(0.7 * float(dropped.norm()), rel=1e-6)
+    assert reduction.dropped_shift == pytest.approx(0.7 * float(dropped.norm()), rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", [Laplace, HMC])

@@ -1,35 +1,42 @@
-"""Did the chains settle? R-hat, effective sample size, divergences."""
+"""Have the chains converged? R-hat, effective sample size and divergences."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import torch
 from arviz_stats.base import array_stats
 from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from bacoun.posterior.logistic import contrasts
 
 N_SUPERCHAINS = 8
-"""Chains start in this many groups, each from one point: what nested R-hat compares."""
+"""Nested R-hat compares this many groups of chains; a group starts from one point."""
 
-ENOUGH = 400
-"""Effective draws from which an answer can be trusted."""
-_FEW = 0.005  # a trajectory in two hundred may hit a wall and be rejected
+MIN_ESS = 400
+"""Smallest effective sample size that is reported without a warning."""
+
+_MAX_DIVERGENT_SHARE = 0.005
+_N_PROBES = 16
 
 
 @dataclass(frozen=True)
 class Health:
-    """How far the draws can be trusted, at stated quantities.
+    """Convergence diagnostics of the posterior draws.
 
-    The quantities are the centred predictive logits at `n_quantities / K` points and, because
-    epistemic uncertainty is a second moment, their squares. `*_iid` is what independent draws of
-    the same shape would have shown. Fields that do not apply to an inference are None.
+    R-hat and effective sample sizes are the worst over `n_quantities` centered logits at a few
+    points and, because epistemic uncertainty is a second moment, over their squares. `rhat_iid` is
+    the R-hat of independent draws of the same shape. Fields that do not apply are None.
 
-    Of the `dropped_directions`, which keep their prior, the data would have raised the precision by
-    `largest_dropped_information` at most, in units of the prior's, and moved the mean of all
-    together by `dropped_shift` prior standard deviations. `condition` is the condition number of
-    the features: large if a feature has an offset far above its spread.
+    The data would raise the precision of each of the `dropped_directions`, which keep their prior,
+    by at most `largest_dropped_information` times the prior precision, and move their joint mean
+    by `dropped_shift` prior standard deviations. `condition` is the condition number of the
+    features: large if a feature has an offset far above its standard deviation.
     """
 
     inference: str
@@ -55,61 +62,86 @@ class Health:
     def __str__(self) -> str:
         rows = {name: value for name, value in asdict(self).items() if value is not None}
         width = max(map(len, rows))
-        return "\n".join(f"{name:<{width}}  {_short(value)}" for name, value in rows.items())
+        return "\n".join(
+            f"{name:<{width}}  {f'{value:.4g}' if isinstance(value, float) else value}"
+            for name, value in rows.items()
+        )
 
     def warn_if_unsettled(self) -> None:
-        """Issue a ConvergenceWarning with the remedy, if one is due."""
-        complaints = []
-        n_all = (self.n_chains or 1) * (self.n_iterations or 1)
-        if self.divergences and self.divergences > _FEW * n_all:
-            complaints.append(f"{self.divergences} divergent trajectories (raise target_accept)")
+        """Issue a ConvergenceWarning that says what to change, if the chains have not converged."""
+        problems = []
+        n_total = (self.n_chains or 1) * (self.n_iterations or 1)
+        if self.divergences and self.divergences > _MAX_DIVERGENT_SHARE * n_total:
+            problems.append(f"{self.divergences} divergent trajectories (raise target_accept)")
         if self.rhat is not None and self.rhat_iid is not None:
             ess = min(self.ess or 0.0, self.ess_squares or 0.0)
-            enough = min(ENOUGH, 0.5 * n_all)
-            if not ess >= enough:
-                complaints.append(
-                    f"effective sample size {ess:.0f} below {enough:.0f} (raise n_iterations)"
+            required = min(MIN_ESS, 0.5 * n_total)
+            if not ess >= required:
+                problems.append(
+                    f"effective sample size {ess:.0f} below {required:.0f} (raise n_iterations)"
                 )
-            # Twice what independent draws show by chance, were there as many as are effective.
-            limit = max(1.01, 1 + 2 * (self.rhat_iid - 1) * max(1.0, n_all / max(ess, enough)))
+            # Allow twice the excess R-hat of as many independent draws as there are effective ones.
+            limit = max(1.01, 1 + 2 * (self.rhat_iid - 1) * max(1.0, n_total / max(ess, required)))
             if not self.rhat <= limit:
-                complaints.append(f"R-hat {self.rhat:.3f} above {limit:.3f} (raise n_warmup)")
-        if complaints:
-            message = f"{self.inference} has not settled: {'; '.join(complaints)}."
+                problems.append(f"R-hat {self.rhat:.3f} above {limit:.3f} (raise n_warmup)")
+        if problems:
+            message = f"{self.inference} has not settled: {'; '.join(problems)}."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 
 def chain_statistics(quantities: np.ndarray) -> dict[str, float]:
     """Worst R-hat and bulk effective sample sizes over quantities (C chains, T draws, M).
 
-    Quantities that do not vary at all carry no information and are passed over.
+    Constant quantities are ignored.
     """
     centered = quantities - quantities.mean(axis=(0, 1))
-    moving = centered.std(axis=(0, 1)) > 1e-9 * (1 + np.abs(quantities).max(axis=(0, 1)))
-    if not moving.any():
-        return {
-            "rhat": 1.0,
-            "ess": float(centered[..., 0].size),
-            "ess_squares": float(centered[..., 0].size),
-        }
-    centered = np.moveaxis(centered[:, :, moving], 2, 0)
+    varies = centered.std(axis=(0, 1)) > 1e-9 * (1 + np.abs(quantities).max(axis=(0, 1)))
+    if not varies.any():
+        n_draws = float(centered[..., 0].size)
+        return {"rhat": 1.0, "ess": n_draws, "ess_squares": n_draws}
+    centered = np.moveaxis(centered[:, :, varies], 2, 0)
     squares = centered**2
-    n_chains = quantities.shape[0]
-    both = np.concatenate([centered, squares])
-    if n_chains >= 4 * N_SUPERCHAINS and n_chains % N_SUPERCHAINS == 0:
-        groups = np.arange(n_chains) * N_SUPERCHAINS // n_chains
-        rhat = array_stats.rhat_nested(both, superchain_ids=groups)
-    else:
-        if n_chains == 1:  # halves of one chain stand in for two
-            half = both.shape[2] // 2
-            both = np.concatenate([both[:, :, :half], both[:, :, -half:]], axis=1)
-        rhat = array_stats.rhat(both)
     return {
-        "rhat": float(np.max(rhat)),
+        "rhat": float(np.max(_rhat(np.concatenate([centered, squares])))),
         "ess": float(np.min(array_stats.ess(centered))),
         "ess_squares": float(np.min(array_stats.ess(squares))),
     }
 
 
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _rhat(quantities: np.ndarray) -> Any:
+    """R-hat (M,) of quantities (M, C, T): nested if there are chains enough for superchains."""
+    n_chains = quantities.shape[1]
+    if n_chains >= 4 * N_SUPERCHAINS and n_chains % N_SUPERCHAINS == 0:
+        groups = np.arange(n_chains) * N_SUPERCHAINS // n_chains
+        return array_stats.rhat_nested(quantities, superchain_ids=groups)
+    if n_chains == 1:  # compare the two halves of a single chain
+        half = quantities.shape[2] // 2
+        halves = [quantities[:, :, :half], quantities[:, :, -half:]]
+        quantities = np.concatenate(halves, axis=1)
+    return array_stats.rhat(quantities)
+
+
+def probe_logits(chains: Tensor, q: Tensor, n_classes: int) -> np.ndarray:
+    """Centered logits (C, T, M) of chains (C, T, K-1, r) at up to 16 evenly spaced rows of q."""
+    rows = torch.linspace(0, len(q) - 1, min(_N_PROBES, len(q))).round().long()
+    along = chains @ q[rows].to(chains).T  # (C, T, K-1, P)
+    logits = torch.einsum("ctjp,kj->ctkp", along, contrasts(n_classes).to(chains)).flatten(2)
+    return logits.cpu().numpy().astype(np.float64)
+
+
+def convergence(chains: Tensor, q: Tensor, n_classes: int) -> dict[str, Any]:
+    """Fields of `Health` for chains (C, T, K-1, r), probed at rows of coordinates q (N, r)."""
+    logits = probe_logits(chains, q, n_classes)
+    n_chains, n_iterations, n_quantities = logits.shape
+    return {
+        "n_chains": n_chains,
+        "n_iterations": n_iterations,
+        "n_quantities": n_quantities,
+        "rhat_iid": _independent_rhat(*logits.shape),
+        **chain_statistics(logits),
+    }
+
+
+@lru_cache(maxsize=32)
+def _independent_rhat(*shape: int) -> float:
+    return chain_statistics(np.random.default_rng(0).standard_normal(shape))["rhat"]

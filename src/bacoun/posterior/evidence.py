@@ -1,4 +1,4 @@
-"""The prior's width from the data: the scale with the largest Laplace evidence."""
+"""Empirical Bayes: the prior standard deviation that maximizes the Laplace evidence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.reduction import Spectrum, reduce
 from bacoun.posterior.whitening import whiten
 
-_NARROWEST, _WIDEST = 0.01, 100.0
+_MIN_SCALE, _MAX_SCALE = 0.01, 100.0
 
 
 def log_evidence(posterior: SoftmaxRegression, mode: Tensor) -> float:
@@ -20,20 +20,20 @@ def log_evidence(posterior: SoftmaxRegression, mode: Tensor) -> float:
     Directions that keep their prior contribute nothing.
     """
     at_mode = float(posterior.log_density(mode[:, :, None]))
-    prior_volume = mode.numel() * math.log(posterior.prior_scale)
-    return at_mode - prior_volume + whiten(posterior, mode[:, :, None]).log_det
+    log_prior_scale = mode.numel() * math.log(posterior.prior_scale)
+    return at_mode - log_prior_scale + whiten(posterior, mode[:, :, None]).log_det
 
 
 def best_prior_scale(
     features: Tensor, labels: Tensor, n_classes: int, tol: float, spectrum: Spectrum
 ) -> float:
-    """The prior scale between 0.01 and 100 with the largest evidence, to about 5 %."""
+    """The prior standard deviation from 0.01 to 100 with the largest evidence, to about 5 %."""
 
     def loss(log_scale: float) -> float:
         scale = math.exp(log_scale)
         _, posterior, mode = reduce(features, labels, n_classes, scale, tol, spectrum)
         return -log_evidence(posterior, mode)
 
-    bounds = math.log(_NARROWEST), math.log(_WIDEST)
+    bounds = math.log(_MIN_SCALE), math.log(_MAX_SCALE)
     found = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.05})
     return math.exp(found.x)

@@ -1,4 +1,4 @@
-"""Lock-step Hamiltonian Monte Carlo: chains advance together, so gradients are real GEMMs."""
+"""Vectorized Hamiltonian Monte Carlo: all chains take each gradient in one matrix product."""
 
 from __future__ import annotations
 
@@ -11,130 +11,119 @@ import torch
 from torch import Generator, Tensor
 
 from bacoun.checkpoint import Checkpoint, State
-from bacoun.posterior.diagnostics import ENOUGH, N_SUPERCHAINS, chain_statistics
-from bacoun.posterior.head import PriorScale, ReducedHead, probed_logits
+from bacoun.posterior.diagnostics import MIN_ESS, N_SUPERCHAINS, chain_statistics, probe_logits
+from bacoun.posterior.head import ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import Whitening, whiten
 from bacoun.training import OnEpoch
 
 Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
-"""Round coordinates (d, B), whether the value is wanted -> log density (B,), gradient (d, B)."""
+"""Whitened coordinates (d, B), whether to compute the value -> log density (B,), gradient (d, B).
 
-_QUARTER_TURN = math.pi / 2  # takes a Gaussian to an independent draw
-_LARGEST_STEP = math.pi / 4  # skewed posteriors have walls that longer steps jump into
+Without the value, the first result is meaningless.
+"""
+
+_QUARTER_PERIOD = math.pi / 2  # integration time after which draws of a Gaussian are independent
+_MAX_STEP_SIZE = math.pi / 4  # longer steps overshoot the steep side of a skewed posterior
 _FIRST_KICK = 0.1931833275037836
-_DIVERGED = -1000.0
-_FLOOR = 0.02
+_DIVERGENCE_THRESHOLD = -1000.0
+_MIN_ACCEPTANCE = 0.02
 _LARGE = 100_000_000  # rows times dimensions
-_EARLY = (0.15, 0.2, 0.2)  # shares of the warm-up after which coordinates are made anew
-_ENOUGH_FOR_CURVATURE = 16  # chains
+_WHITENING_ROUNDS = (0.15, 0.2, 0.2)  # shares of the warm-up, each followed by a new whitening
+_N_FOR_CURVATURE = 16  # chains
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class HMC(ReducedHead):
-    """Exact posterior of the last layer, by Hamiltonian Monte Carlo in the reduced space.
+    """Exact posterior of the last layer by Hamiltonian Monte Carlo in the reduced space.
 
     Parameters
     ----------
     prior_scale : float, "auto" or "evidence"
-        Standard deviation of every weight under the prior, intercept included, kept as
-        `prior_scale_`. "auto": 0.3, or more where features are so small that logits would have a
-        prior standard deviation below 3. "evidence": the one with the largest Laplace evidence.
+        Prior standard deviation of each weight, intercept included; kept as `prior_scale_`. "auto":
+        0.3, or more if features are so small that logits would have a prior standard deviation
+        below 3. "evidence": the value with the largest Laplace evidence.
     n_draws : int
-        Draws kept for prediction, evenly spaced over all chains.
-    n_chains, n_warmup, n_iterations : int, optional
-        Chains that advance together, iterations to settle, iterations kept. None: chosen by size.
-    target_accept : float
-        Harmonic mean of the chains' acceptance that the step size is tuned to.
-    tol : float
-        Which weak directions keep their prior; 0 infers all but the null space. See `reduce`.
+        Number S of draws kept for prediction, evenly spaced over all chains.
     fit_intercept : bool
         Add a column of ones to the features.
+    tol : float
+        Directions in which the data adds less than this share to the prior precision keep their
+        prior. 0: only the null space does.
+    n_chains : int, optional
+        Chains that advance together. None: 64, or 32 for large problems.
+    n_warmup : int, optional
+        Warm-up iterations. None: 40, or 25 for large problems.
+    n_iterations : int, optional
+        Iterations after warm-up. None: at least 30, until the effective sample size reaches 400.
+    target_accept : float
+        Harmonic mean over chains of the acceptance probability that the step size is tuned to.
     """
 
-    def __init__(
-        self,
-        *,
-        prior_scale: PriorScale = "auto",
-        n_draws: int = 500,
-        n_chains: int | None = None,
-        n_warmup: int | None = None,
-        n_iterations: int | None = None,
-        target_accept: float = 0.8,
-        tol: float = 0.01,
-        fit_intercept: bool = True,
-    ) -> None:
-        self.prior_scale = prior_scale
-        self.n_draws = n_draws
-        self.n_chains = n_chains
-        self.n_warmup = n_warmup
-        self.n_iterations = n_iterations
-        self.target_accept = target_accept
-        self.tol = tol
-        self.fit_intercept = fit_intercept
+    n_chains: int | None = None
+    n_warmup: int | None = None
+    n_iterations: int | None = None
+    target_accept: float = 0.8
 
     def _sample(
         self,
         posterior: SoftmaxRegression,
         mode: Tensor,
         generator: Generator,
+        *,
         on_epoch: OnEpoch | None,
         checkpoint: Checkpoint | None,
     ) -> tuple[Tensor, dict[str, Any]]:
         target = posterior.to(torch.float32)
-        dimension = mode.numel()
-        # Large heads pay dearly for every gradient: fewer chains, a shorter warm-up.
-        large = len(posterior.features) * dimension > _LARGE
-        n_chains = self.n_chains or (32 if large else 64)
-        n_warmup = (25 if large else 40) if self.n_warmup is None else self.n_warmup
-        wanted = (2 if large else 4) * self.n_draws
-        n_iterations = self.n_iterations or max(30, math.ceil(wanted / n_chains))
-        n_early = [round(share * n_warmup) for share in _EARLY]
-        planned = n_warmup + n_iterations
-        # A superchain starts from one Laplace draw, so that nested R-hat sees what it forgot.
-        n_starts = N_SUPERCHAINS if n_chains % N_SUPERCHAINS == 0 else n_chains
-        starts = torch.randn(dimension, n_starts, generator=generator)
-        x = starts.repeat_interleave(n_chains // n_starts, dim=1).to(target.features)
+        n_chains, n_warmup, n_iterations = self._sizes(len(posterior.features) * mode.numel())
+        n_done, planned = 0, n_warmup + n_iterations
         whitening = whiten(posterior, mode[:, :, None]).to(torch.float32)
-        # Classes that can be told apart make the posterior skewed: its curvature at the mode says
-        # little about its bulk, where the chains are after a few iterations.
-        for stage, n_steps in enumerate(n_early):
-            run = sample_chains(
+        x = _starts(mode.numel(), n_chains, generator).to(target.features)
+
+        def run(n_warmup: int, n_iterations: int = 0, **options: Any) -> Run:
+            return sample_chains(
                 _density(target, whitening),
                 x,
-                n_warmup=n_steps,
-                n_iterations=0,
+                n_warmup=n_warmup,
+                n_iterations=n_iterations,
                 target_accept=self.target_accept,
                 generator=generator,
-                on_epoch=_later(on_epoch, sum(n_early[:stage]), planned),
+                on_epoch=_shifted(on_epoch, n_done, planned),
+                **options,
             )
-            weights = whitening.to_weights(run.last)
-            some = weights[:, :, :: max(1, n_chains // _ENOUGH_FOR_CURVATURE)]
+
+        def is_enough(draws: list[Tensor]) -> bool:
+            logits = probe_logits(_to_chains(draws, whitening), target.features, target.n_classes)
+            found = chain_statistics(logits)
+            return min(found["ess"], found["ess_squares"]) >= MIN_ESS
+
+        # The posterior of separable classes is skewed: the curvature at its mode says little about
+        # its bulk, which the chains reach after a few iterations.
+        for share in _WHITENING_ROUNDS:
+            weights = whitening.to_weights(run(round(share * n_warmup)).last)
+            n_done += round(share * n_warmup)
+            some = weights[:, :, :: max(1, n_chains // _N_FOR_CURVATURE)]
             whitening = whiten(posterior, some).to(torch.float32)
             x = whitening.from_weights(weights)
+        enough = None if self.n_iterations else is_enough
+        last = run(n_warmup - n_done, n_iterations, enough=enough, checkpoint=checkpoint)
+        facts = {name: getattr(last, name) for name in ("acceptance", "divergences", "step_size")}
+        return _to_chains(last.draws, whitening), facts
 
-        def enough(draws: list[Tensor]) -> bool:
-            chains = _in_weights(draws, whitening)
-            found = chain_statistics(probed_logits(chains, target.features, target.n_classes))
-            return min(found["ess"], found["ess_squares"]) >= ENOUGH
+    def _sizes(self, work: int) -> tuple[int, int, int]:
+        """Numbers of chains, warm-up iterations and iterations."""
+        large = work > _LARGE  # gradients are expensive: fewer chains, a shorter warm-up
+        n_chains = self.n_chains or (32 if large else 64)
+        n_warmup = (25 if large else 40) if self.n_warmup is None else self.n_warmup
+        n_pooled = (2 if large else 4) * self.n_draws
+        return n_chains, n_warmup, self.n_iterations or max(30, math.ceil(n_pooled / n_chains))
 
-        run = sample_chains(
-            _density(target, whitening),
-            x,
-            n_warmup=n_warmup - sum(n_early),
-            n_iterations=n_iterations,
-            target_accept=self.target_accept,
-            generator=generator,
-            enough=None if self.n_iterations else enough,
-            on_epoch=_later(on_epoch, sum(n_early), planned),
-            checkpoint=checkpoint,
-        )
-        chains = _in_weights(run.draws, whitening)
-        facts = {
-            "acceptance": run.acceptance,
-            "divergences": run.divergences,
-            "step_size": run.step_size,
-        }
-        return chains, facts
+
+def _starts(dimension: int, n_chains: int, generator: Generator) -> Tensor:
+    """Laplace draws (d, B), one per superchain: what nested R-hat needs to detect slow mixing."""
+    n_starts = N_SUPERCHAINS if n_chains % N_SUPERCHAINS == 0 else n_chains
+    starts = torch.randn(dimension, n_starts, generator=generator)
+    return starts.repeat_interleave(n_chains // n_starts, dim=1)
 
 
 def _density(target: SoftmaxRegression, whitening: Whitening) -> Density:
@@ -148,16 +137,13 @@ def _density(target: SoftmaxRegression, whitening: Whitening) -> Density:
     return density
 
 
-def _in_weights(draws: Sequence[Tensor] | Tensor, whitening: Whitening) -> Tensor:
-    """Chains of contrasts (B, T, K-1, r) from T draws (d, B) in round coordinates."""
+def _to_chains(draws: Sequence[Tensor] | Tensor, whitening: Whitening) -> Tensor:
+    """Chains of contrasts (B, T, K-1, r) from T draws (d, B) in whitened coordinates."""
     return torch.stack([whitening.to_weights(x).permute(2, 0, 1) for x in draws], dim=1)
 
 
-def _later(on_epoch: OnEpoch | None, n_before: int, planned: int) -> OnEpoch | None:
-    """The callback for a part of the iterations, told how many all parts together are.
-
-    The last part may turn out longer than planned.
-    """
+def _shifted(on_epoch: OnEpoch | None, n_before: int, planned: int) -> OnEpoch | None:
+    """The callback for a part of the iterations; the last part may be longer than planned."""
     return on_epoch and (
         lambda done, total: on_epoch(n_before + done, max(planned, n_before + total))
     )
@@ -165,7 +151,7 @@ def _later(on_epoch: OnEpoch | None, n_before: int, planned: int) -> OnEpoch | N
 
 @dataclass(frozen=True)
 class Run:
-    """Draws (T, d, B) of B chains after warm-up, where they ended (d, B), how they were made."""
+    """Draws (T, d, B) of B chains after warm-up, the last state (d, B) and sampler statistics."""
 
     draws: Tensor
     last: Tensor
@@ -186,12 +172,11 @@ def sample_chains(
     on_epoch: OnEpoch | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Run:
-    """Run B chains in lock-step from `start` (d, B) with an identity mass matrix.
+    """Run B chains in lockstep from `start` (d, B) with an identity mass matrix.
 
-    All chains share the step size and each iteration's random number of steps; the step size is
-    frozen after warm-up. If the draws so far are not `enough`, up to twice as many iterations are
-    added as were asked for. If an interrupted call with the same arguments left its state in
-    `checkpoint`, the chains resume there.
+    All chains share the step size, fixed after warm-up, and the random number of steps of an
+    iteration. Until the draws are `enough`, `n_iterations` are added, at most twice. The chains
+    resume from `checkpoint` if an interrupted call with the same arguments saved its state there.
     """
     chains = _Chains(density, start, n_warmup, target_accept)
     planned = n_warmup + n_iterations
@@ -216,19 +201,15 @@ def sample_chains(
         chains.x,
         chains.accepted / max(1, len(chains.draws)),
         chains.divergences,
-        min(chains.step.averaged, _LARGEST_STEP),
+        min(chains.step.averaged, _MAX_STEP_SIZE),
     )
 
 
 class _Chains:
-    """Where B chains stand: all that changes from one iteration to the next."""
+    """The state of B chains: everything that changes from one iteration to the next."""
 
     def __init__(
-        self,
-        density: Density,
-        start: Tensor,
-        n_warmup: int,
-        target_accept: float,
+        self, density: Density, start: Tensor, n_warmup: int, target_accept: float
     ) -> None:
         self.density, self.n_warmup = density, n_warmup
         self.x = start
@@ -238,17 +219,17 @@ class _Chains:
         self.accepted, self.divergences, self.n_done = 0.0, 0, 0
 
     def advance(self, generator: Generator) -> None:
-        """One iteration: tunes the step size in warm-up, keeps a draw of each chain after it."""
+        """One iteration: tune the step size during warm-up, keep a draw of each chain after it."""
         x, warming = self.x, self.n_done < self.n_warmup
-        size = min(self.step.current if warming else self.step.averaged, _LARGEST_STEP)
-        turn = _QUARTER_TURN * (0.7 + 0.6 * float(torch.rand(1, generator=generator)))
+        size = min(self.step.current if warming else self.step.averaged, _MAX_STEP_SIZE)
+        duration = _QUARTER_PERIOD * (0.7 + 0.6 * float(torch.rand(1, generator=generator)))
         momentum = torch.randn(x.shape, generator=generator).to(x)
         before = self.value - _kinetic(momentum)
         proposal, momentum, new_value, new_gradient = integrate(
-            self.density, x, momentum, self.gradient, turn, math.ceil(turn / size)
+            self.density, x, momentum, self.gradient, duration, math.ceil(duration / size)
         )
         change = new_value - _kinetic(momentum) - before
-        diverged = ~(change > _DIVERGED)  # NaN counts
+        diverged = ~(change > _DIVERGENCE_THRESHOLD)  # also if it is NaN
         probability = change.nan_to_num(nan=-math.inf).clamp(max=0).exp()
         uniform = torch.rand(x.shape[1], generator=generator, dtype=torch.float64).to(probability)
         accept = uniform < probability
@@ -256,8 +237,8 @@ class _Chains:
         self.gradient = torch.where(accept, new_gradient, self.gradient)
         self.value = torch.where(accept, new_value, self.value)
         if warming:
-            # The harmonic mean hears a single stuck chain, which the plain mean drowns.
-            self.step.update(float(1 / (1 / probability.clamp(min=_FLOOR)).mean()))
+            # Unlike the arithmetic mean, the harmonic mean is sensitive to a single stuck chain.
+            self.step.update(float(1 / (1 / probability.clamp(min=_MIN_ACCEPTANCE)).mean()))
         else:
             self.draws.append(self.x)
             self.accepted += float(probability.mean())
@@ -265,14 +246,10 @@ class _Chains:
         self.n_done += 1
 
     def get_state(self) -> State:
-        """Tensors and plain values, without the density, from which `set_state` goes on."""
-        return {
-            "tensors": [self.x, self.value, self.gradient, *self.draws],
-            "step": vars(self.step),
-            "accepted": self.accepted,
-            "divergences": self.divergences,
-            "n_done": self.n_done,
-        }
+        """Tensors and plain values, without the density, from which `set_state` resumes."""
+        counts = {name: getattr(self, name) for name in ("accepted", "divergences", "n_done")}
+        tensors = [self.x, self.value, self.gradient, *self.draws]
+        return {"tensors": tensors, "step": vars(self.step), **counts}
 
     def set_state(self, state: State) -> None:
         tensors = [tensor.to(self.x.device) for tensor in state["tensors"]]
@@ -283,15 +260,15 @@ class _Chains:
 
 
 def integrate(
-    density: Density, x: Tensor, momentum: Tensor, gradient: Tensor, turn: float, n_steps: int
+    density: Density, x: Tensor, momentum: Tensor, gradient: Tensor, duration: float, n_steps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Follow Hamilton's equations for a time `turn` in `n_steps`: x, momentum, value, gradient.
+    """Integrate Hamilton's equations for a `duration`: x, momentum, value, gradient.
 
-    A step takes two gradients, placed where its error is least (McLachlan 1995). At the price of
-    two leapfrog steps the error in energy is a third as large, so steps can be longer.
+    Each step is the two-stage splitting of smallest error (McLachlan 1995): at the cost of two
+    leapfrog steps its energy error is a third as large, so steps can be longer.
     """
     value = gradient
-    size = turn / n_steps
+    size = duration / n_steps
     momentum = momentum + _FIRST_KICK * size * gradient
     for step in range(n_steps):
         x = x + size / 2 * momentum
@@ -309,7 +286,7 @@ def _kinetic(momentum: Tensor) -> Tensor:
 
 
 class _StepSize:
-    """Dual averaging (Hoffman & Gelman 2014, section 3.2) on the mean acceptance of all chains."""
+    """Dual averaging (Hoffman & Gelman 2014, section 3.2) of the step size that chains share."""
 
     def __init__(self, initial: float, target: float) -> None:
         self.target = target
@@ -321,7 +298,7 @@ class _StepSize:
         self._count += 1
         weight = 1 / (self._count + 5)
         self._error += weight * (self.target - acceptance - self._error)
-        # Many chains make the acceptance nearly noiseless, so larger strides than the paper's .05.
+        # gamma = 0.2 and t0 = 5; the paper has 0.05 and 10, for the noisier mean of one chain.
         log_size = self.anchor - math.sqrt(self._count) / 0.2 * self._error
         share = self._count**-0.75
         log_averaged = share * log_size + (1 - share) * math.log(self.averaged)

@@ -1,55 +1,46 @@
-"""Laplace: a Gaussian at the mode, with the curvature there."""
+"""Laplace approximation: a Gaussian at the mode, with the curvature there."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from bacoun.checkpoint import Checkpoint
-from bacoun.posterior.head import PriorScale, ReducedHead
+from bacoun.posterior.head import ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
-from bacoun.training import OnEpoch
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Laplace(ReducedHead):
-    """Gaussian approximation of the posterior: quick, and off where the posterior is skewed.
+    """Gaussian approximation of the posterior: fast, but inaccurate if the posterior is skewed.
 
     Parameters
     ----------
-    prior_scale, n_draws, tol, fit_intercept
-        As in `HMC`.
+    prior_scale : float, "auto" or "evidence"
+        Prior standard deviation of each weight, intercept included; kept as `prior_scale_`. "auto":
+        0.3, or more if features are so small that logits would have a prior standard deviation
+        below 3. "evidence": the value with the largest Laplace evidence.
+    n_draws : int
+        Number S of posterior draws.
+    fit_intercept : bool
+        Add a column of ones to the features.
+    tol : float
+        Directions in which the data adds less than this share to the prior precision keep their
+        prior. 0: only the null space does.
     full : bool, optional
-        One covariance for all contrasts together (True) or one for each (False); None decides by
-        size.
+        One covariance for all contrasts (True) or one for each (False). None: full up to 10,000
+        dimensions.
     """
 
-    def __init__(
-        self,
-        *,
-        prior_scale: PriorScale = "auto",
-        n_draws: int = 500,
-        tol: float = 0.01,
-        fit_intercept: bool = True,
-        full: bool | None = None,
-    ) -> None:
-        self.prior_scale = prior_scale
-        self.n_draws = n_draws
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.full = full
+    full: bool | None = None
 
     _draws_are_independent = True
 
     def _sample(
-        self,
-        posterior: SoftmaxRegression,
-        mode: Tensor,
-        generator: Generator,
-        on_epoch: OnEpoch | None,
-        checkpoint: Checkpoint | None,
+        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, **progress: Any
     ) -> tuple[Tensor, dict[str, Any]]:
         whitening = whiten(posterior, mode[:, :, None], full=self.full)
         x = torch.randn(mode.numel(), self.n_draws, generator=generator, dtype=torch.float64)

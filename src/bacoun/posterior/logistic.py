@@ -1,13 +1,13 @@
-"""Softmax regression with a Gaussian prior: log density, gradient, Hessian, and nothing else.
+"""Softmax regression with a Gaussian prior: log density, gradient and Hessian.
 
-Softmax does not see the class mean of the weights, so K-1 columns carry everything. Two sets of
-columns are used, and a (K-1) x (K-1) matrix leads from one to the other:
+Softmax is invariant to the class mean of the weights, so K-1 columns suffice. Two bases of them are
+used, related by a (K-1) x (K-1) matrix:
 
 - *contrasts*: orthonormal, so that the prior stays N(0, sigma^2 I);
-- *logits against the last class*: what the likelihood computes with, one exp a column.
+- *logits against the last class*: what the likelihood is computed from.
 
-Weights have shape (K-1, r, B): r features, B chains side by side, so that each gradient is two
-real matrix products instead of B thin ones.
+Weights have shape (K-1, r, B) for r features and B chains, so that a gradient takes two large
+matrix products instead of B small ones.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import torch
 from scipy.linalg import helmert
 from torch import Tensor
 
-# Rows are taken in slices whose logits stay in the processor's cache.
-_SLICE_ELEMENTS = 1 << 18
-_SLICE_ROWS = 8192
+# Rows are processed in chunks whose logits fit in the CPU cache.
+_CHUNK_ELEMENTS = 1 << 18
+_CHUNK_ROWS = 8192
 
 
 def contrasts(n_classes: int) -> Tensor:
@@ -53,7 +53,7 @@ class SoftmaxRegression:
     Attributes
     ----------
     features : Tensor of shape (N, r)
-        Bias column included, if there is one.
+        Including the column of ones, if there is an intercept.
     labels : Tensor of shape (N,)
     """
 
@@ -66,9 +66,8 @@ class SoftmaxRegression:
     def __post_init__(self) -> None:
         one_hot = torch.nn.functional.one_hot(self.labels, self.n_classes)[:, :-1]
         sums = torch.zeros(self.shape, dtype=torch.float64, device=self.features.device)
-        for features, labels in zip(
-            self.features.split(_SLICE_ROWS), one_hot.split(_SLICE_ROWS), strict=True
-        ):
+        chunks = self.features.split(_CHUNK_ROWS), one_hot.split(_CHUNK_ROWS)
+        for features, labels in zip(*chunks, strict=True):
             sums += labels.double().T @ features.double()
         self._label_sums = sums[:, :, None]  # (K-1, r, 1)
         self._to_logits = against_last(self.n_classes).to(self.features.device)
@@ -99,25 +98,25 @@ class SoftmaxRegression:
         self, weights: Tensor, *, want_value: bool, want_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         relative = mix(self._to_logits, weights)
-        columns = relative.transpose(0, 1).flatten(1)  # (r, (K-1) B): one wide product for all
-        log_normaliser = torch.zeros(weights.shape[2], dtype=torch.float64, device=weights.device)
+        columns = relative.transpose(0, 1).flatten(1)  # (r, (K-1) B)
+        log_normalizer = torch.zeros(weights.shape[2], dtype=torch.float64, device=weights.device)
         sums = torch.zeros_like(columns)
-        rows = max(64, _SLICE_ELEMENTS // columns.shape[1])
+        rows = max(64, _CHUNK_ELEMENTS // columns.shape[1])
         for start in range(0, len(self.features), rows):
             features = self.features[start : start + rows]
             logits = (features @ columns).unflatten(1, (len(relative), -1))
             probabilities, log_sum = _softmax_against_last(logits, want_value)
             if want_value:
-                log_normaliser += log_sum.sum(dim=0, dtype=torch.float64)
+                log_normalizer += log_sum.sum(dim=0, dtype=torch.float64)
             if want_gradient:
                 sums.addmm_(features.T, probabilities.flatten(1))
         expected = sums.unflatten(1, (len(relative), -1)).transpose(0, 1)
         value = gradient = expected
         if want_value:
-            # The sum over labels is linear in the weights, so it costs nothing to take it exactly.
+            # Linear in the weights, hence exact in float64 at no cost.
             linear = (self._label_sums * relative).sum(dim=(0, 1))
             penalty = weights.double().square().sum(dim=(0, 1)) / (2 * self.prior_scale**2)
-            value = linear - log_normaliser - penalty
+            value = linear - log_normalizer - penalty
         if want_gradient:
             residual = self._label_sums.to(weights) - expected
             gradient = mix(self._to_logits.T, residual) - weights / self.prior_scale**2
@@ -131,8 +130,8 @@ class SoftmaxRegression:
     def hessian(self, weights: Tensor) -> Tensor:
         """Negative Hessian (d, d) of the log density, d = (K-1) r, mean over draws (K-1, r, B)."""
         n_columns, r = self.shape
-        hessian = torch.zeros(n_columns, r, n_columns, r, dtype=torch.float64)
-        hessian = hessian.to(weights.device)
+        shape = n_columns, r, n_columns, r
+        hessian = torch.zeros(shape, dtype=torch.float64, device=weights.device)
         for features, covariance in self._curvatures(weights):
             for j in range(n_columns):
                 for k in range(j + 1):
@@ -145,7 +144,7 @@ class SoftmaxRegression:
         return hessian
 
     def hessian_blocks(self, weights: Tensor) -> Tensor:
-        """The diagonal blocks (K-1, r, r) of `hessian`, one for each contrast."""
+        """The diagonal blocks (K-1, r, r) of `hessian`, one per contrast."""
         n_columns, r = self.shape
         blocks = torch.zeros(n_columns, r, r, dtype=torch.float64, device=weights.device)
         for features, covariance in self._curvatures(weights):
@@ -155,15 +154,15 @@ class SoftmaxRegression:
         return blocks
 
     def _curvatures(self, weights: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Slices of features (n, r) with the covariance (n, K-1, K-1) of their contrasts.
+        """Chunks of features (n, r) with the Hessian (n, K-1, K-1) of their loss in contrasts.
 
-        It is the covariance of the one-hot label under the predicted probabilities, mean over B.
+        That is the covariance of the one-hot label under the predicted probabilities, mean over B.
         """
         columns = contrasts(self.n_classes).to(self.features)
         pairs = (columns[:, :, None] * columns[:, None]).flatten(1)  # (K, (K-1)^2)
         n_draws = weights.shape[2]
-        rows = max(64, _SLICE_ELEMENTS // (len(columns) ** 2))
-        for features in self.features.split(min(rows, _SLICE_ROWS)):
+        rows = max(64, _CHUNK_ELEMENTS // (len(columns) ** 2))
+        for features in self.features.split(min(rows, _CHUNK_ROWS)):
             covariance = features.new_zeros(len(features), pairs.shape[1])
             for draw in weights.to(features).unbind(dim=2):
                 p = (features @ draw.T @ columns.T).softmax(dim=1)
@@ -173,9 +172,9 @@ class SoftmaxRegression:
 
 
 def _softmax_against_last(logits: Tensor, want_log_sum: bool) -> tuple[Tensor, Tensor]:
-    """Probabilities (n, K-1, B) of all but the last class, and log-sum-exp of the logits (n, B).
+    """Probabilities (n, K-1, B) of all classes but the last, and log-sum-exp (n, B).
 
-    Overwrites the logits (n, K-1, B) against the last class, whose own logit is 0.
+    Overwrites the logits (n, K-1, B); the last class has logit 0.
     """
     largest = logits.amax(dim=1).clamp_(min=0)
     exponentials = logits.sub_(largest[:, None]).exp_()

@@ -1,59 +1,60 @@
-"""NUTS, the paper's own inference, through nutpie on the whitened posterior."""
+"""NUTS, the paper's own inference: nutpie on the whitened posterior."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from bacoun.checkpoint import Checkpoint
-from bacoun.posterior.head import PriorScale, ReducedHead
+from bacoun.posterior.head import ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
 from bacoun.training import OnEpoch
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class NUTS(ReducedHead):
-    """Exact posterior of the last layer, by the No-U-Turn Sampler (needs the extra `nuts`).
+    """Exact posterior of the last layer by the No-U-Turn Sampler (needs the extra `nuts`).
 
     Parameters
     ----------
-    prior_scale, n_draws, target_accept, tol, fit_intercept
-        As in `HMC`.
-    n_chains, n_warmup, n_iterations : int
-        Chains one after the other, iterations to settle, iterations kept of each.
+    prior_scale : float, "auto" or "evidence"
+        Prior standard deviation of each weight, intercept included; kept as `prior_scale_`. "auto":
+        0.3, or more if features are so small that logits would have a prior standard deviation
+        below 3. "evidence": the value with the largest Laplace evidence.
+    n_draws : int
+        Number S of draws kept for prediction, evenly spaced over all chains.
+    fit_intercept : bool
+        Add a column of ones to the features.
+    tol : float
+        Directions in which the data adds less than this share to the prior precision keep their
+        prior. 0: only the null space does.
+    n_chains : int
+        Chains, run one after the other.
+    n_warmup : int
+        Warm-up iterations of each chain.
+    n_iterations : int
+        Iterations of each chain after warm-up.
+    target_accept : float
+        Acceptance probability that the step size is tuned to.
     """
 
-    def __init__(
-        self,
-        *,
-        prior_scale: PriorScale = "auto",
-        n_draws: int = 500,
-        n_chains: int = 4,
-        n_warmup: int = 300,
-        n_iterations: int = 500,
-        target_accept: float = 0.8,
-        tol: float = 0.01,
-        fit_intercept: bool = True,
-    ) -> None:
-        self.prior_scale = prior_scale
-        self.n_draws = n_draws
-        self.n_chains = n_chains
-        self.n_warmup = n_warmup
-        self.n_iterations = n_iterations
-        self.target_accept = target_accept
-        self.tol = tol
-        self.fit_intercept = fit_intercept
+    n_chains: int = 4
+    n_warmup: int = 300
+    n_iterations: int = 500
+    target_accept: float = 0.8
 
     def _sample(
         self,
         posterior: SoftmaxRegression,
         mode: Tensor,
         generator: Generator,
+        *,
         on_epoch: OnEpoch | None,
-        checkpoint: Checkpoint | None,
+        **progress: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
         whitening = whiten(posterior, mode[:, :, None])
 
@@ -62,7 +63,6 @@ class NUTS(ReducedHead):
             value, gradient = posterior.value_and_gradient(weights)
             return float(value), whitening.pull_back(gradient)[:, 0].cpu().numpy()
 
-        seed = int(torch.randint(2**31, (1,), generator=generator))
         draws, divergences = run_nuts(
             density,
             mode.numel(),
@@ -70,7 +70,7 @@ class NUTS(ReducedHead):
             n_warmup=self.n_warmup,
             n_iterations=self.n_iterations,
             target_accept=self.target_accept,
-            seed=seed,
+            seed=int(torch.randint(2**31, (1,), generator=generator)),
         )
         if on_epoch is not None:  # nutpie runs to the end in one call
             on_epoch(self.n_iterations, self.n_iterations)
@@ -89,7 +89,7 @@ def run_nuts(
     target_accept: float,
     seed: int,
 ) -> tuple[np.ndarray, int]:
-    """Draws (C, T, d) of nutpie's NUTS from `density(x) -> (log density, gradient)`."""
+    """Draws (C, T, d) of `density(x) -> (log density, gradient)`, and the number of divergences."""
     try:
         import nutpie
         from nutpie.compiled_pyfunc import from_pyfunc
@@ -105,9 +105,7 @@ def run_nuts(
         [np.dtype(np.float64)],
         [(dimension,)],
         ["x"],
-        make_initial_point_fn=lambda chain_seed: np.random.default_rng(chain_seed).normal(
-            size=dimension
-        ),
+        make_initial_point_fn=lambda seed: np.random.default_rng(seed).normal(size=dimension),
     )
     trace = nutpie.sample(
         model,

@@ -1,22 +1,21 @@
-"""From logits against the last class to probabilities, or straight to what uncertainty needs."""
+"""From logits against the last class to probabilities, or directly to their moments over draws."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-# Points are taken in slices whose logits stay in the processor's cache: in its large one for a
-# matrix product, which reads all weights again for each; what is made of two classes, in its small
-# one.
-_SLICE_ELEMENTS, _SMALL_SLICE_ELEMENTS = 1 << 20, 1 << 18
+# Points are processed in chunks whose logits fit in the CPU cache: the matrix product in the large
+# one, because each chunk reads all weights again; the moments of two classes in the small one.
+_CHUNK_ELEMENTS, _SMALL_CHUNK_ELEMENTS = 1 << 20, 1 << 18
 
 # Matrix products are about 1.5 times faster with a multiple of 8 columns.
 _EIGHT = 8
 
-# Half a unit in the last place of float32, and how much of it a logit may gather.
-_EPS, _ROUGH = 2.0**-24, 3e-5
+# Unit roundoff of float32, and the largest rounding error of a logit that is tolerated.
+_EPS, _MAX_ROUNDING = 2.0**-24, 3e-5
 
-# Up to here exp stays finite, also summed over a thousand classes, in single precision.
+# exp of a logit up to here stays finite in float32, also summed over a thousand classes.
 _SAFE = 60.0
 
 
@@ -29,8 +28,8 @@ def softmax_against_last(logits: Tensor) -> Tensor:
 def moments_of_product(points: Tensor, weights: Tensor, n_columns: int) -> tuple[Tensor, Tensor]:
     """Mean probabilities (N, K) and mean entropy (N,) over draws, both float64.
 
-    The same as averaging `softmax_against_last(points @ weights)` and its entropy, but the logits
-    are made, used and forgotten slice by slice, in memory that is asked for once.
+    The same as averaging `softmax_against_last(points @ weights)` and its entropy, but chunk by
+    chunk in buffers that are allocated once.
 
     Parameters
     ----------
@@ -39,42 +38,44 @@ def moments_of_product(points: Tensor, weights: Tensor, n_columns: int) -> tuple
     n_columns : int
         K-1.
     """
-    rows, few = (max(16, size // weights.shape[1]) for size in _slices(n_columns))
-    logits = points.new_empty(min(rows, len(points)), weights.shape[1])
-    workspace = Workspace(logits, min(few, len(points)), n_columns, weights.shape[1] // n_columns)
-    means, entropies = [], []
-    for part in points.split(rows):
-        product = torch.mm(part, weights, out=logits[: len(part)])
-        for some in product.unflatten(1, (n_columns, -1)).split(few):
-            mean, entropy = moments_against_last(some, workspace)
-            means.append(mean)
-            entropies.append(entropy)
+    width = weights.shape[1]
+    small = _SMALL_CHUNK_ELEMENTS if n_columns == 1 else _CHUNK_ELEMENTS
+    rows, few = max(16, _CHUNK_ELEMENTS // width), max(16, small // width)
+    logits = points.new_empty(min(rows, len(points)), width)
+    workspace = Workspace(logits, min(few, len(points)), n_columns, width // n_columns)
+    moments = [
+        moments_against_last(some, workspace)
+        for chunk in points.split(rows)
+        for some in torch.mm(chunk, weights, out=logits[: len(chunk)])
+        .unflatten(1, (n_columns, -1))
+        .split(few)
+    ]
+    means, entropies = zip(*moments, strict=True)
     return torch.cat(means).double(), torch.cat(entropies).double()
 
 
-def _slices(n_columns: int) -> tuple[int, int]:
-    return _SLICE_ELEMENTS, _SMALL_SLICE_ELEMENTS if n_columns == 1 else _SLICE_ELEMENTS
-
-
 class Predictive:
-    """The predictive of a reduced head: from features to probabilities, or to their moments.
+    """The posterior predictive of a reduced head: probabilities of features, or their moments.
 
-    The logits of draw s are `q . w_s + sigma * rho * eps_s`: q are the coordinates of a point along
-    the directions that the data sees, rho is the length of what is left, in which the weights keep
-    their prior. Eps is drawn once and shared by all points.
+    The logits of draw s are `q . w_s + sigma * rho * eps_s`: q are the coordinates of a point in
+    the inferred directions, rho is the norm of the remainder, where the weights keep their prior.
+    Eps is drawn once and shared by all points.
 
-    In float64 an answer does not depend on the rows beside it. In float32 it is several times
-    faster; points whose answer float32 would spoil are answered in float64.
+    In float64 the result for a point does not depend on the rest of the batch. float32 is several
+    times faster; points for which its rounding errors are too large are computed in float64.
 
     Parameters
     ----------
     basis : Tensor of shape (L, r)
-        Orthonormal directions of weight space; with `bias` the last row belongs to a column of ones
-        that the features lack.
+        Orthonormal directions of weight space. With `bias`, the last row is that of the intercept.
     weights : Tensor of shape (r + 1, (K-1) S)
-        What coordinates q (N, r) and remainder rho (N, 1) are multiplied with.
+        Factors of the coordinates q (N, r) and of the remainder rho (N, 1).
     n_columns : int
         K-1.
+    bias : bool
+        Whether there is an intercept; features come without the column of ones.
+    dtype : torch.dtype
+        Precision of the matrix products.
     """
 
     def __init__(
@@ -104,36 +105,37 @@ class Predictive:
 
     def moments(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Mean over draws of the probabilities (N, K) and of their entropy (N,), of (N, L)."""
-        coordinates, seen, rho = self._coordinates(features)
+        coordinates, q_squared, rho = self._coordinates(features)
         mean, entropy = moments_of_product(coordinates, self.weights, self.n_columns)
         if self.exact is not None:
-            spoilt = self._rounding(seen, rho) > _ROUGH
-            if bool(spoilt.any()):
-                mean[spoilt], entropy[spoilt] = self.exact.moments(features[spoilt])
+            rough = self._rounding(q_squared, rho) > _MAX_ROUNDING
+            if bool(rough.any()):
+                mean[rough], entropy[rough] = self.exact.moments(features[rough])
         return mean, entropy
 
     def _coordinates(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What draws are multiplied with: q, rho and padding side by side; |q|^2 (N,); rho (N,)."""
+        """The columns q, rho and padding, to be multiplied with the draws; |q|^2 (N,); rho (N,)."""
         both = torch.addmm(self.offset, features.to(self.dtype), self.basis)
         norm = torch.linalg.vector_norm(features, dim=1, dtype=torch.float64).square() + self.bias
-        seen = torch.linalg.vector_norm(both, dim=1, dtype=torch.float64).square()
-        rho = (norm - seen).clamp(min=0).sqrt()
+        q_squared = torch.linalg.vector_norm(both, dim=1, dtype=torch.float64).square()
+        rho = (norm - q_squared).clamp(min=0).sqrt()
         both[:, self.n_directions] = rho
-        return both, seen, rho
+        return both, q_squared, rho
 
-    def _rounding(self, seen: Tensor, rho: Tensor) -> Tensor:
-        """How far (N,) float32 may be off in a logit, given |q|^2 and rho of each point.
+    def _rounding(self, q_squared: Tensor, rho: Tensor) -> Tensor:
+        """Approximate rounding error (N,) of a logit in float32.
 
-        The logit is a sum of terms that may cancel; so is rho^2, the small difference of squares.
-        The draws of what rho is multiplied with are on both sides of 0, and forgive most of it.
+        Terms cancel in the logit, a sum, and in rho^2, a small difference of squares. The errors of
+        rho mostly average out over the draws, because its factors have mean 0.
         """
-        in_sum = _EPS * seen.sqrt() * self._longest_draw
-        in_rho = _EPS * seen / torch.maximum(rho, (_EPS * seen).sqrt()).clamp(min=1e-30)
+        in_sum = _EPS * q_squared.sqrt() * self._longest_draw
+        floor = (_EPS * q_squared).sqrt()
+        in_rho = _EPS * q_squared / torch.maximum(rho, floor).clamp(min=1e-30)
         return in_sum + 0.1 * self._spread * in_rho
 
 
 class Workspace:
-    """Memory for what is made of the logits of a slice; fresh memory costs as much as exp.
+    """Buffers for a chunk; allocating them anew would cost as much as exp.
 
     Attributes
     ----------
@@ -151,7 +153,7 @@ def moments_against_last(
 ) -> tuple[Tensor, Tensor]:
     """Mean probabilities (N, K) and mean entropy (N,) over draws of logits (N, K-1, S).
 
-    Overwrites the logits. The last class has logit 0, so that it costs no exp of its own.
+    Overwrites the logits. The last class has logit 0 and needs no exp.
     """
     workspace = workspace or Workspace(logits, *logits.shape)
     if logits.shape[1] == 1:
@@ -163,7 +165,7 @@ def moments_against_last(
     steep = torch.maximum(flat.amin(dim=1).neg(), flat.amax(dim=1)) > _SAFE
     if bool(steep.all()):
         return _moments(logits, workspace, True)
-    apart = logits[steep]  # a few such points need not slow down all
+    apart = logits[steep]  # so that a few such points do not slow down all others
     logits[steep] = 0
     mean, entropy = _moments(logits, workspace, False)
     mean[steep], entropy[steep] = _moments(apart, Workspace(apart, *apart.shape), True)
@@ -171,9 +173,9 @@ def moments_against_last(
 
 
 def _moments_of_two(logits: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
-    """The same for two classes and logits (N, S), in fewer passes through memory.
+    """The same for two classes and logits (N, S), in fewer passes over memory.
 
-    Logits that are too large for exp may be cut: the probability there is 0 or 1 to the last digit.
+    Clamping logits that are too large for exp is exact: the probability is 0 or 1 in float32.
     """
     n_points = len(logits)
     first, last = workspace.total[:n_points], workspace.last[:n_points]
@@ -201,7 +203,7 @@ def _moments(logits: Tensor, workspace: Workspace, steep: bool) -> tuple[Tensor,
     else:
         torch.exp(shift.neg(), out=last)
         torch.add(weights[:, 0], last, out=total)
-    for column in range(1, n_columns):  # faster than a sum over a short middle axis
+    for column in range(1, n_columns):  # faster than a sum over a short axis
         total.add_(weights[:, column])
     if shift is None:
         torch.reciprocal(total, out=last)

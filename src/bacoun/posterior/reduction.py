@@ -1,9 +1,9 @@
-"""Which directions of weight space the data sees, and which keep their prior.
+"""Dimension reduction: which directions of weight space to infer, and which keep their prior.
 
-The likelihood sees the weights W only through Phi W. With right singular vectors V of Phi,
-W = V w + V_perp v, the posterior factorises: w is inferred, v keeps its prior N(0, sigma^2 I).
-In the null space of Phi this is exact. Weak directions may join v as well, if the data narrows the
-prior of none, and moves the mean of all of them together, by no more than a stated amount.
+The likelihood depends on the weights W only through Phi W. With right singular vectors V of Phi and
+W = V w + V_perp v, the posterior factorizes: w is inferred, v keeps its prior N(0, sigma^2 I). In
+the null space of Phi this is exact. Weak directions are dropped too, if the data narrows none of
+them by more than `tol` and moves their joint mean by less than `MAX_SHIFT`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from torch import Tensor
 from bacoun.posterior.logistic import SoftmaxRegression, contrasts
 from bacoun.posterior.whitening import find_mode
 
-_SMALL = 20_000_000  # numbers; larger heads are kept in float32
-LARGEST_SHIFT = 0.1
-"""Directions keep their prior only if their joint mean moves by less than this many prior sd."""
+_MAX_FLOAT64 = 20_000_000  # numbers; larger problems are kept in float32
+MAX_SHIFT = 0.1
+"""Largest shift of the joint mean of the dropped directions, in prior standard deviations."""
 
 
 class Spectrum:
-    """Singular values of Phi (N, L), largest first and the null space left out, and directions.
+    """Singular values of Phi (N, L), in descending order, and directions, without the null space.
 
-    Worked out in float64 and without squaring the matrix, so that a feature whose offset is a
-    million times its spread is not taken for a constant.
+    Computed in float64 and not from Phi' Phi, so that a feature whose offset is a million times its
+    standard deviation is not mistaken for a constant.
 
     Attributes
     ----------
     eigenvalues : Tensor of shape (m,)
-        Of Phi' Phi: squared singular values.
+        Squared singular values.
     directions : Tensor of shape (L, m)
         Orthonormal columns of weight space.
     condition : float
@@ -44,38 +44,38 @@ class Spectrum:
             wide = torch.linalg.qr(wide, mode="r").R  # the same right singular vectors
         _, values, rows = torch.linalg.svd(wide, full_matrices=False)
         rounding = torch.finfo(torch.float64).eps * max(features.shape) * values[0]
-        n_seen = max(1, int((values > rounding).sum()))
-        self.eigenvalues = values[:n_seen].square()
-        self.directions = rows[:n_seen].T.contiguous()
-        self.condition = float(values[0] / values[n_seen - 1].clamp(min=1e-300))
+        rank = max(1, int((values > rounding).sum()))
+        self.eigenvalues = values[:rank].square()
+        self.directions = rows[:rank].T.contiguous()
+        self.condition = float(values[0] / values[rank - 1].clamp(min=1e-300))
 
-    def pull(self, residuals: Tensor) -> Tensor:
+    def project(self, residuals: Tensor) -> Tensor:
         """Phi' times residuals (N, J), along each direction: shape (m, J)."""
         return self.directions.T @ (self._features.T @ residuals.to(self._features)).double()
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """Leading directions, and what was given up for the rest.
+    """The directions to infer, and the error made by dropping the others.
 
     Attributes
     ----------
     basis : Tensor of shape (L, r)
         Orthonormal columns V.
-    n_weak : int
+    dropped_directions : int
         Directions outside the null space that keep their prior.
-    largest_information : float
+    largest_dropped_information : float
         Over those, the largest bound on (precision gained from the data) / (prior precision).
-    shift : float
-        First-order shift of the mean of all of those together, in prior sd.
+    dropped_shift : float
+        First-order shift of their joint mean, in prior standard deviations.
     condition : float, optional
         Condition number of the features.
     """
 
     basis: Tensor
-    n_weak: int = 0
-    largest_information: float = 0.0
-    shift: float = 0.0
+    dropped_directions: int = 0
+    largest_dropped_information: float = 0.0
+    dropped_shift: float = 0.0
     condition: float | None = None
 
 
@@ -95,7 +95,7 @@ def reduce(
     tol : float
         A direction is weak if eigenvalue * prior_scale^2 / 2 < tol; 0 drops only the null space.
     spectrum : Spectrum, optional
-        Of the features, if it is known already.
+        Of the features, if already computed.
 
     Returns
     -------
@@ -105,36 +105,38 @@ def reduce(
     eigenvalues = spectrum.eigenvalues
     information = eigenvalues * prior_scale**2 / 2  # softmax weights are at most 1/2 for any K
     strong = information >= tol
-    strong[0] = True  # a head that the data does not touch at all still has one direction
+    strong[0] = True  # at least one direction, even if all features are 0
     mode = None
     while True:
         basis = spectrum.directions[:, strong]
-        precision = torch.float64 if len(features) * basis.shape[1] <= _SMALL else torch.float32
-        seen = features.to(precision) @ basis.to(precision)
-        posterior = SoftmaxRegression(seen, labels, n_classes, prior_scale)
+        precision = (
+            torch.float64 if len(features) * basis.shape[1] <= _MAX_FLOAT64 else torch.float32
+        )
+        coordinates = features.to(precision) @ basis.to(precision)
+        posterior = SoftmaxRegression(coordinates, labels, n_classes, prior_scale)
         mode = find_mode(posterior, eigenvalues[strong], start=mode)
-        pull = spectrum.pull(_residuals(posterior, mode)).norm(dim=1)
-        shift = (prior_scale * pull).masked_fill(strong, 0)
-        returning = _largest_beyond(shift, LARGEST_SHIFT)
-        if not bool(returning.any()):
+        gradient = spectrum.project(_residuals(posterior, mode)).norm(dim=1)
+        shift = (prior_scale * gradient).masked_fill(strong, 0)
+        restored = _largest_beyond(shift, MAX_SHIFT)
+        if not bool(restored.any()):
             reduction = Reduction(
                 basis,
-                n_weak=int((~strong).sum()),
-                largest_information=float(information.masked_fill(strong, 0).max()),
-                shift=float(shift.norm()),
+                dropped_directions=int((~strong).sum()),
+                largest_dropped_information=float(information.masked_fill(strong, 0).max()),
+                dropped_shift=float(shift.norm()),
                 condition=spectrum.condition,
             )
             return reduction, posterior, mode
         start = mode.new_zeros(len(mode), len(strong))
         start[:, strong] = mode
-        strong = strong | returning
+        strong = strong | restored
         mode = start[:, strong]
 
 
 def _largest_beyond(shift: Tensor, limit: float) -> Tensor:
-    """Mask (m,) of the largest shifts (m,), so many that the norm of the others is in the limit."""
-    rising, order = shift.sort()
-    beyond = rising.square().cumsum(dim=0) > limit**2
+    """Mask (m,) of the fewest, largest shifts (m,) without which the norm is within the limit."""
+    ascending, order = shift.sort()
+    beyond = ascending.square().cumsum(dim=0) > limit**2
     return torch.zeros_like(beyond).scatter(0, order, beyond)
 
 

@@ -1,4 +1,4 @@
-"""The mode, and coordinates in which the posterior is close to N(0, I)."""
+"""The mode of the posterior, and whitened coordinates in which it is close to N(0, I)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from bacoun.posterior.logistic import SoftmaxRegression
 
-LARGEST_FULL = 10_000
-"""Up to this many dimensions one full factor is used, above it one factor for each contrast."""
+_MAX_FULL = 10_000  # dimensions; beyond, one factor for each contrast
 
 
 def find_mode(
@@ -20,19 +19,19 @@ def find_mode(
 ) -> Tensor:
     """Mode (K-1, r) of the posterior, by L-BFGS.
 
-    In the eigenbasis of the features, `eigenvalues / 2 + 1 / sigma^2` bounds the Hessian from
-    above and is diagonal: it scales the coordinates for free.
+    In the eigenbasis of the features, the diagonal matrix `eigenvalues / 2 + 1 / sigma^2` bounds
+    the Hessian from above; about half of it is used as preconditioner.
     """
-    step = (eigenvalues.double() / 4 + 1 / posterior.prior_scale**2).rsqrt()
+    scale = (eigenvalues.double() / 4 + 1 / posterior.prior_scale**2).rsqrt()
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        scaled = torch.from_numpy(flat).to(step.device).reshape(posterior.shape)
-        weights = (scaled * step)[:, :, None].to(posterior.features)
+        scaled = torch.from_numpy(flat).to(scale.device).reshape(posterior.shape)
+        weights = (scaled * scale)[:, :, None].to(posterior.features)
         value, gradient = posterior.value_and_gradient(weights)
-        return -float(value), -(gradient[:, :, 0].double() * step).flatten().cpu().numpy()
+        return -float(value), -(gradient[:, :, 0].double() * scale).flatten().cpu().numpy()
 
-    first = torch.zeros(posterior.shape, dtype=torch.float64) if start is None else start / step
-    # Scaled coordinates have a posterior sd of about one or more, so 1e-4 is far inside it.
+    first = torch.zeros(posterior.shape, dtype=torch.float64) if start is None else start / scale
+    # Scaled coordinates have a posterior standard deviation of about 1 or more: 1e-4 is small.
     result = optimize.minimize(
         objective,
         first.flatten().cpu().numpy(),
@@ -40,19 +39,19 @@ def find_mode(
         method="L-BFGS-B",
         options={"maxiter": 2000, "maxfun": 4000, "gtol": 1e-4, "ftol": 1e-13, "maxcor": 20},
     )
-    return torch.from_numpy(result.x).to(step.device).reshape(posterior.shape) * step
+    return torch.from_numpy(result.x).to(scale.device).reshape(posterior.shape) * scale
 
 
 @dataclass(frozen=True)
 class Whitening:
-    """The affine map from round coordinates x to contrasts w = center + A x.
+    """The affine map from whitened coordinates x to contrasts w = center + A x.
 
     Attributes
     ----------
     center : Tensor of shape (K-1, r)
     factor : Tensor of shape (1, d, d) or (K-1, r, r)
-        A, upper triangular, the inverse of the Hessian's transposed Cholesky factor: one for all
-        contrasts together, or one for each.
+        A, the inverse of the Hessian's transposed Cholesky factor, upper triangular: one for all
+        contrasts, or one for each.
     log_det : float
         log |det A|.
     """
@@ -66,38 +65,39 @@ class Whitening:
         return Whitening(self.center.to(dtype), self.factor.to(dtype), self.log_det)
 
     def to_weights(self, x: Tensor) -> Tensor:
-        """Contrasts (K-1, r, B) from round coordinates (d, B)."""
+        """Contrasts (K-1, r, B) from whitened coordinates (d, B)."""
         offset = (self.factor @ x.reshape(len(self.factor), -1, x.shape[1])).flatten(0, 1)
         return self.center[:, :, None] + offset.reshape(*self.center.shape, x.shape[1])
 
     def from_weights(self, weights: Tensor) -> Tensor:
-        """Round coordinates (d, B) of contrasts (K-1, r, B)."""
+        """Whitened coordinates (d, B) of contrasts (K-1, r, B)."""
         offset = (weights - self.center[:, :, None]).reshape(len(self.factor), -1, weights.shape[2])
         return torch.linalg.solve_triangular(self.factor, offset, upper=True).flatten(0, 1)
 
     def pull_back(self, gradient: Tensor) -> Tensor:
-        """Gradient (d, B) in round coordinates from one in contrasts (K-1, r, B)."""
+        """Gradient (d, B) in whitened coordinates from one in contrasts (K-1, r, B)."""
         n_chains = gradient.shape[2]
         blocks = gradient.reshape(len(self.factor), -1, n_chains)
         return (self.factor.mT @ blocks).reshape(-1, n_chains)
 
 
 def whiten(posterior: SoftmaxRegression, draws: Tensor, *, full: bool | None = None) -> Whitening:
-    """Round coordinates from the mean Hessian over draws, around their mean.
+    """Whiten by the mean Hessian over draws, around their mean.
 
     Parameters
     ----------
     draws : Tensor of shape (K-1, r, B)
         The mode alone (B = 1), or points that represent the posterior better.
     full : bool, optional
-        One factor for all contrasts (True) or one for each (False); None decides by size.
+        One factor for all contrasts (True) or one for each (False). None: full up to 10,000
+        dimensions.
     """
     n_columns, r = posterior.shape
     if full is None:
-        full = n_columns * r <= LARGEST_FULL
+        full = n_columns * r <= _MAX_FULL
     hessians = posterior.hessian(draws)[None] if full else posterior.hessian_blocks(draws)
     lower = torch.linalg.cholesky(hessians)
-    del hessians  # several hundred MB for a head of ten thousand weights
+    del hessians  # several hundred MB at 10,000 dimensions
     log_det = -float(lower.diagonal(dim1=1, dim2=2).log().sum())
     eye = torch.eye(lower.shape[1], dtype=lower.dtype, device=lower.device).expand_as(lower)
     factor = torch.linalg.solve_triangular(lower.mT, eye, upper=True)
