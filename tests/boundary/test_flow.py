@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bacoun.boundary.flow import Flow, Normalisation
+from bacoun.boundary.flow import Flow, Normalization
 from bacoun.randomness import seeded
 
 GALLERY = {
@@ -84,8 +84,8 @@ def test_log_det_matches_autograd(flow_settings, dimension, seed):
 @pytest.mark.parametrize("training", [True, False])
 @given(dimension=dimensions, seed=seeds)
 @settings(deadline=None, max_examples=15)
-def test_normalisation_log_det_matches_its_moments(training, dimension, seed):
-    layer = Normalisation(dimension).double().train(training)
+def test_normalization_log_det_matches_its_moments(training, dimension, seed):
+    layer = Normalization(dimension).double().train(training)
     x = 3 * normal(20, dimension, seed).double() + 7
     y, log_det = layer().call_and_ladj(x)
     slopes = (y[0] - y[1]) / (x[0] - x[1])
@@ -93,8 +93,8 @@ def test_normalisation_log_det_matches_its_moments(training, dimension, seed):
     torch.testing.assert_close(log_det, expected, atol=1e-8, rtol=1e-8)
 
 
-def test_normalisation_standardises_a_batch_and_remembers_its_moments():
-    layer = Normalisation(2).double()
+def test_normalization_standardizes_a_batch_and_remembers_its_moments():
+    layer = Normalization(2).double()
     x = normal(500, 2).double() * torch.tensor([2.0, 0.1]) + torch.tensor([5.0, -3.0])
     for _ in range(200):
         y = layer()(x)

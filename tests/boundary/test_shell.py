@@ -43,7 +43,7 @@ def test_the_draw_is_uniform_by_volume(dimension, radii):
 
 
 @pytest.mark.parametrize("dimension", [2, 11, 784])
-def test_directions_favour_no_side(dimension):
+def test_directions_favor_no_side(dimension):
     points = sample_shell(4000, dimension, (1.0, 2.0), generator=generator(2)).double()
     direction = points / points.norm(dim=1, keepdim=True)
     cosine = direction[:, 0].numpy()  # (1 + cosine) / 2 of a uniform direction is a Beta

@@ -1,8 +1,9 @@
-"""CompactShell: the shell of `FlowShell`; in a compact space (PCA) for images and wide data."""
+"""CompactShell: a `FlowShell`, applied to principal components if there are many inputs."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import torch
@@ -13,48 +14,43 @@ from bacoun.nested import NestedSettings
 from bacoun.randomness import as_generator
 from bacoun.training import OnEpoch
 
-_MOST_RESIDUALS = 512  # kept to draw from; a megabyte and a half for MNIST
-_SMALLEST_SPREAD = 1e-6  # of a component, beside the first
-_FACTORS = (1.0, 1.3)  # of the inner radius, in a compact space
-_WIDE, _COMPACT = 128, 64  # by default more inputs than this are brought down to so many
-_SMALLEST_RESIDUAL = 1e-3  # beside the points' own spread, so that a point off a plane is unlikely
+_MAX_RESIDUALS = 512  # kept to draw from; 1.5 MB for MNIST
+_MIN_SINGULAR_VALUE = 1e-6  # relative to the largest
+_FACTORS = (1.0, 1.3)  # default `factors` of the shell in a compact space
+_MAX_INPUTS, _N_COMPONENTS = 128, 64  # under "auto", more inputs are reduced to so many components
+_MIN_RESIDUAL = 1e-3  # relative to the points' standard deviation, for points in a subspace
+_SAVED = ("mean", "basis", "low", "high", "residuals", "residual_scale")
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class CompactShell(NestedSettings):
     """Edge points: a flow's shell around the principal components, mapped back to the inputs.
 
-    Up to 128 inputs are taken as they are, and this is a `FlowShell`. Beyond, a point is
-    `mean + code @ basis + residual`. The flows learn the codes; the residual, which the components
-    leave over, is one Gaussian with equal variance in all remaining directions.
+    Up to 128 inputs are left as they are, and this is a `FlowShell`. Otherwise a point is
+    `mean + code @ basis + residual`: the flows model the codes, and the residual, which the
+    components do not explain, is an isotropic Gaussian in the remaining directions.
 
     Parameters
     ----------
     n_components : "auto" or int
-        Size of the compact space; fewer if the points span fewer directions. "auto": 64 for more
-        than 128 inputs; fewer inputs are left as they are.
+        Number of principal components, or fewer if the points span fewer directions. "auto": 64 if
+        there are more than 128 inputs; fewer inputs are left as they are.
     clip : bool
-        Keep each input of an edge point within its range in the data.
+        Clip each input of an edge point to its range in the data. Without effect if the inputs are
+        left as they are.
     residual : float
-        Share of the edge points that get the residual of a random training point; the others have
-        none, and are smoother than the data. With none at all, the network learns that whatever is
-        smooth is unknown. Inputs left as they are have no residual, and are not clipped.
+        Share of the edge points that get the residual of a random training point; the others are
+        smoother than the data. At 0, the network would learn that smooth points are unknown.
+        Without effect if the inputs are left as they are.
     shell : FlowShell, optional
-        The flows in the compact space, and the shell around them. None: `FlowShell()`. In a compact
-        space its `factors` default to (1.0, 1.3).
+        Flows and shell in the compact space, where its `factors` default to (1.0, 1.3). None:
+        `FlowShell()`.
     """
 
-    def __init__(
-        self,
-        *,
-        n_components: int | Literal["auto"] = "auto",
-        clip: bool = True,
-        residual: float = 0.5,
-        shell: FlowShell | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.clip = clip
-        self.residual = residual
-        self.shell = shell
+    n_components: int | Literal["auto"] = "auto"
+    clip: bool = True
+    residual: float = 0.5
+    shell: FlowShell | None = None
 
     def _default_part(self, name: str, value: Any) -> Any:
         return FlowShell() if name == "shell" and value is None else None
@@ -73,18 +69,18 @@ class CompactShell(NestedSettings):
         if not isinstance(self.residual, int | float) or not 0 <= self.residual <= 1:
             raise ValueError(f"residual must be a share from 0 to 1; got {self.residual!r}.")
         generator = as_generator(generator)
-        self.compact_ = self.n_components != "auto" or points.shape[1] > _WIDE
+        self.compact_ = self.n_components != "auto" or points.shape[1] > _MAX_INPUTS
         self.shell_ = self._new_shell()
         if not self.compact_:
             self.shell_.fit(points, labels, generator=generator, on_epoch=on_epoch)
             return self
-        n_components = _COMPACT if self.n_components == "auto" else self.n_components
+        n_components = _N_COMPONENTS if self.n_components == "auto" else self.n_components
         self.mean_ = points.mean(dim=0)
         self.basis_ = _principal_directions(points - self.mean_, n_components)
         self.low_, self.high_ = points.amin(dim=0), points.amax(dim=0)
         codes, residuals = self._split(points)
         self.residual_scale_ = self._residual_scale(points, residuals)
-        n_kept = min(len(points), _MOST_RESIDUALS) if self.residual > 0 else 0
+        n_kept = min(len(points), _MAX_RESIDUALS) if self.residual > 0 else 0
         rows = torch.randperm(len(points), generator=generator)[:n_kept]
         self.residuals_ = residuals[rows.to(points.device)]
         self.shell_.fit(codes, labels, generator=generator, on_epoch=on_epoch)
@@ -103,24 +99,27 @@ class CompactShell(NestedSettings):
         return codes, centered - codes @ self.basis_
 
     def _residual_scale(self, points: Tensor, residuals: Tensor) -> float:
-        """Standard deviation of the residual in each direction the components leave over."""
+        """Standard deviation of the residual in each of the remaining directions."""
         n_left = points.shape[1] - len(self.basis_)
         if n_left == 0:
             return 1.0
-        spread = float((points - self.mean_).square().mean().sqrt())
+        deviation = float((points - self.mean_).square().mean().sqrt())
         scale = float(residuals.square().sum(dim=1).mean() / n_left) ** 0.5
-        return max(scale, _SMALLEST_RESIDUAL * (spread if spread > 0 else 1.0))
+        return max(scale, _MIN_RESIDUAL * (deviation if deviation > 0 else 1.0))
 
     def sample(self, n_points: int, *, generator: Generator) -> tuple[Tensor, Tensor | None]:
-        """Draw edge points (n_points, D) and the class (n_points,) of each, as `FlowShell` does."""
+        """Draw edge points (n_points, D), and the class (n_points,) whose flow each came from.
+
+        The classes are None with one flow for all of them.
+        """
         codes, labels = self.shell_.sample(n_points, generator=generator)
         if not self.compact_:
             return codes, labels
         edge = self.mean_ + codes @ self.basis_
         if len(self.residuals_) > 0:
             rows = torch.randint(len(self.residuals_), (n_points,), generator=generator)
-            has_one = torch.rand(n_points, 1, generator=generator) < self.residual
-            edge = edge + has_one.to(edge) * self.residuals_[rows.to(edge.device)]
+            has_residual = torch.rand(n_points, 1, generator=generator) < self.residual
+            edge = edge + has_residual.to(edge) * self.residuals_[rows.to(edge.device)]
         return edge.clamp(self.low_, self.high_) if self.clip else edge, labels
 
     @property
@@ -129,9 +128,9 @@ class CompactShell(NestedSettings):
         return self.shell_.held_out_rows_
 
     def log_prob(self, points: Tensor) -> Tensor:
-        """Log density (N,) of points (N, D): the flows' of the code plus that of the residual.
+        """Log density (N,) of points (N, D): that of the code plus that of the residual.
 
-        The basis is orthonormal, so the two together are a density on all D inputs.
+        Because the basis is orthonormal, the sum is a density on all D inputs.
         """
         if not self.compact_:
             return self.shell_.log_prob(points)
@@ -145,26 +144,22 @@ class CompactShell(NestedSettings):
         return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
-        """How unusual (N,) points (N, D) are: by the code's density, and by the residual's length.
+        """How unusual (N,) points (N, D) are: by the code's density and by the residual's norm.
 
-        Apart, because the residual is known only roughly: added up, its share of the density drowns
-        what the flows know.
+        They are separate because the residual is modeled only roughly: in a sum, its log density
+        would dominate that of the flows.
         """
         if not self.compact_:
             return self.shell_.unfamiliarity(points)
         codes, residuals = self._split(points)
-        length = torch.linalg.vector_norm(residuals, dim=1)
-        smallest = _SMALLEST_RESIDUAL * self.residual_scale_
-        return {
-            "density": -self.shell_.log_prob(codes),
-            "residual": length.clamp(min=smallest).log(),
-        }
+        norm = torch.linalg.vector_norm(residuals, dim=1)
+        log_norm = norm.clamp(min=_MIN_RESIDUAL * self.residual_scale_).log()
+        return {"density": -self.shell_.log_prob(codes), "residual": log_norm}
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
         state = {"compact": self.compact_, "shell": self.shell_.get_state()}
-        kept = ("mean", "basis", "low", "high", "residuals", "residual_scale")
-        return state | {name: getattr(self, f"{name}_") for name in kept if self.compact_}
+        return state | {name: getattr(self, f"{name}_") for name in _SAVED if self.compact_}
 
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state`."""
@@ -175,15 +170,14 @@ class CompactShell(NestedSettings):
 
 
 def _principal_directions(centered: Tensor, most: int) -> Tensor:
-    """Orthonormal rows (n, D) of largest variance; n is `most`, or what the points span."""
-    wide = centered.double()
-    n_points, dimension = wide.shape
+    """Orthonormal rows (n, D) of largest variance; n is `most`, or fewer if the rank is lower."""
+    matrix = centered.double()
+    n_points, dimension = matrix.shape
     if n_points < dimension:
-        _, spreads, directions = torch.linalg.svd(wide, full_matrices=False)
-    else:  # the same directions from a small matrix, largest last
-        variances, columns = torch.linalg.eigh(wide.T @ wide)
-        spreads = variances.clamp(min=0).sqrt().flip(0)
-        directions = columns.T.flip(0)
-    n_spanned = int((spreads > _SMALLEST_SPREAD * spreads[0]).sum())
-    n_kept = max(1, min(most, n_points - 1, n_spanned))
+        _, values, directions = torch.linalg.svd(matrix, full_matrices=False)
+    else:  # the same from a smaller matrix, in ascending order
+        eigenvalues, columns = torch.linalg.eigh(matrix.T @ matrix)
+        values, directions = eigenvalues.clamp(min=0).sqrt().flip(0), columns.T.flip(0)
+    rank = int((values > _MIN_SINGULAR_VALUE * values[0]).sum())
+    n_kept = max(1, min(most, n_points - 1, rank))
     return directions[:n_kept].to(centered.dtype).contiguous()

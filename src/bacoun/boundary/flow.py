@@ -1,15 +1,17 @@
-"""A normalizing flow on standardised points: log_prob, to_latent, to_data."""
+"""A normalizing flow on standardized points: log_prob, to_latent, to_data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
 import torch
 import zuko
+from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 from torch.distributions import Distribution, Transform, constraints
 from zuko.lazy import Flow as ZukoFlow
@@ -19,17 +21,17 @@ from zuko.transforms import IdentityTransform, MonotonicAffineTransform
 from bacoun.randomness import seeded, threads_for
 from bacoun.training import History, OnEpoch, train
 
-State = dict[str, Any]
+# A coupling scales by at most this factor. Without the limit, flows overfit: held-out rows get
+# densities as low as exp(-1000).
+_MAX_SCALE = 10.0
+LARGEST_LOG_SCALE = math.log(_MAX_SCALE)
 
-# A coupling stretches or shrinks by at most this factor. Flows that may do more give rows like
-# their own data, which they were not fitted to, densities of exp(-1000).
-_LARGEST_STRETCH = 10.0
-LARGEST_LOG_SCALE = math.log(_LARGEST_STRETCH)
+_MIN_POINTS = 20  # fewer get a Gaussian instead of a flow
 
 
 @contextmanager
 def _unvalidated() -> Iterator[None]:
-    """Let a distribution take NaN, where a flow overflowed; Pyro, once imported, forbids it."""
+    """Let a distribution accept NaN, where a flow overflowed; importing Pyro forbids it."""
     before = Distribution._validate_args
     Distribution.set_default_validate_args(False)
     try:
@@ -38,50 +40,54 @@ def _unvalidated() -> Iterator[None]:
         Distribution.set_default_validate_args(before)
 
 
+@dataclass(kw_only=True, eq=False)
 class Flow:
     """RealNVP from zuko, fitted by maximum likelihood to one cloud of points.
 
     Parameters
     ----------
     blocks : int
-        Number of coupling layers; 0 is a plain Gaussian, for clouds too small to learn from.
+        Number of coupling layers. 0: a plain Gaussian, for very small clouds.
     hidden : int
-        Neurons in each of the two hidden layers of a coupling.
+        Units in each of the two hidden layers of a coupling.
     jitter : float
-        Noise added to standardised points in training, so that constant, discrete and repeated
-        columns have a density.
+        Standard deviation of the noise added to standardized points in training, so that constant,
+        discrete and repeated columns have a density.
     batch_norm : bool
-        An invertible normalisation layer after each coupling, as in the paper.
+        Add an invertible normalization layer after each coupling, as in the paper.
     """
 
-    def __init__(
-        self, *, blocks: int = 5, hidden: int = 64, jitter: float = 0.1, batch_norm: bool = False
-    ) -> None:
-        self.blocks = blocks
-        self.hidden = hidden
-        self.jitter = jitter
-        self.batch_norm = batch_norm
+    blocks: int = 5
+    hidden: int = 64
+    jitter: float = 0.1
+    batch_norm: bool = False
 
     def fit(
         self,
         points: Tensor,
         *,
-        epochs: int,
-        batch_size: int,
-        learning_rate: float,
-        l2: float,
-        patience: int | None,
         generator: Generator,
         scale: Tensor | None = None,
-        on_epoch: OnEpoch | None = None,
+        batch_size: int,
+        **training: Any,
     ) -> Self:
-        """Fit to `points` of shape (N, D); `scale` (D,) replaces the points' own spread."""
+        """Fit to `points` of shape (N, D).
+
+        Parameters
+        ----------
+        scale : Tensor of shape (D,), optional
+            Standardize by this instead of the points' own standard deviation.
+        batch_size : int
+            Points in a mini-batch.
+        training
+            `epochs`, `learning_rate`, `l2` (weight decay), `patience` (of early stopping) and
+            `on_epoch` (progress callback), passed to `bacoun.training.train`.
+        """
         self.center_ = points.mean(dim=0)
         spread = points.std(dim=0, correction=0) if scale is None else scale
         self.scale_ = torch.where(spread > 1e-6, spread, torch.ones_like(spread))
         with seeded(generator):
             self.module_ = self._build(points.shape[1]).to(points.device)
-        standard = (points - self.center_) / self.scale_
 
         def negative_log_likelihood(batch: Tensor) -> Tensor:
             noisy = batch + self.jitter * torch.randn_like(batch) if self.jitter > 0 else batch
@@ -94,14 +100,10 @@ class Flow:
                 self.history_ = train(
                     self.module_,
                     negative_log_likelihood,
-                    [standard],
-                    epochs=epochs,
+                    [self._standardized(points)],
                     batch_size=batch_size,
-                    learning_rate=learning_rate,
-                    l2=l2,
-                    patience=patience,
                     generator=generator,
-                    on_epoch=on_epoch,
+                    **training,
                 )
         self.module_.eval()
         return self
@@ -110,38 +112,38 @@ class Flow:
         if self.blocks == 0:
             identity = UnconditionalTransform(IdentityTransform)
             return ZukoFlow([identity], zuko.flows.RealNVP(dimension).base)
-        if dimension == 1:  # an affine coupling of one coordinate cannot hold two modes
+        if dimension == 1:  # affine couplings of a single coordinate cannot model two modes
             return zuko.flows.NSF(1, transforms=2, bins=16)
         flow = zuko.flows.RealNVP(
             dimension,
             transforms=self.blocks,
             hidden_features=(self.hidden, self.hidden),
-            univariate=partial(MonotonicAffineTransform, slope=1 / _LARGEST_STRETCH),
+            univariate=partial(MonotonicAffineTransform, slope=1 / _MAX_SCALE),
         )
-        if self.batch_norm:
-            layers = [
-                layer
-                for coupling in flow.transform.transforms
-                for layer in (coupling, Normalisation(dimension))
-            ]
-            flow = ZukoFlow(layers, flow.base)
-        return flow
+        if not self.batch_norm:
+            return flow
+        pairs = [(coupling, Normalization(dimension)) for coupling in flow.transform.transforms]
+        return ZukoFlow([layer for pair in pairs for layer in pair], flow.base)
+
+    def _standardized(self, points: Tensor) -> Tensor:
+        return (points - self.center_) / self.scale_
 
     @torch.no_grad()
     def to_latent(self, points: Tensor) -> Tensor:
         """Map points (N, D) to latent space (N, D), where the data is a standard normal."""
-        return self._transform()((points - self.center_) / self.scale_)
+        latent: Tensor = self.module_.transform()(self._standardized(points))
+        return latent
 
     @torch.no_grad()
     def to_data(self, latent: Tensor) -> Tensor:
-        """Map latent points (N, D) back to where the data lives (N, D)."""
-        inverse: Tensor = self._transform().inv(latent)
+        """Map latent points (N, D) to data space (N, D)."""
+        inverse: Tensor = self.module_.transform().inv(latent)
         return inverse * self.scale_ + self.center_
 
     @torch.no_grad()
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D), in nats; -inf where the flow overflows."""
-        standard = (points - self.center_) / self.scale_
+        standard = self._standardized(points)
         if self.blocks > 0 and points.shape[1] > 1 and not self.batch_norm:
             value = self._log_prob_of_couplings(standard)
         else:
@@ -151,16 +153,16 @@ class Flow:
         return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
 
     def _log_prob_of_couplings(self, standard: Tensor) -> Tensor:
-        """The same as the module's, in half the time: for millions of points.
+        """The same as the module's `log_prob`, about twice as fast.
 
-        Masks are checkered and take turns, so that even and odd coordinates never need to be put
-        together again. Points stand in columns: all that is done to a half runs along memory.
+        Masks alternate between even and odd coordinates, so the two halves are never reassembled.
+        They are stored transposed, with contiguous rows of points.
         """
         halves = [standard[:, 0::2].T.contiguous(), standard[:, 1::2].T.contiguous()]
         log_det = standard.new_zeros(len(standard))
         for turn, coupling in enumerate(self.module_.transform.transforms):
             kept, moved = halves if turn % 2 == 0 else halves[::-1]
-            *hidden, last = list(coupling.hyper)[::2]  # between them, ReLU
+            *hidden, last = list(coupling.hyper)[::2]  # with ReLU in between
             for layer in hidden:
                 kept = torch.addmm(layer.bias[:, None], layer.weight, kept).relu_()
             shift = torch.addmm(last.bias[0::2, None], last.weight[0::2], kept)
@@ -171,11 +173,8 @@ class Flow:
         squares = sum(half.square().sum(dim=0) for half in halves)
         return log_det - 0.5 * (squares + standard.shape[1] * math.log(2 * math.pi))
 
-    def _transform(self) -> Any:
-        return self.module_.transform()
-
-    def get_state(self) -> State:
-        """What `set_state` needs to rebuild this flow: tensors and plain values."""
+    def get_state(self) -> dict[str, Any]:
+        """Tensors and plain values from which `set_state` rebuilds the fitted flow."""
         return {
             "center": self.center_,
             "scale": self.scale_,
@@ -183,10 +182,9 @@ class Flow:
             "weights": dict(self.module_.state_dict()),
         }
 
-    def set_state(self, state: State) -> Self:
+    def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state` on a flow of the same settings."""
-        self.center_, self.scale_ = state["center"], state["scale"]
-        self.blocks = state["blocks"]
+        self.center_, self.scale_, self.blocks = (state[k] for k in ("center", "scale", "blocks"))
         with seeded(Generator()):  # the weights drawn here are replaced
             self.module_ = self._build(len(self.center_)).to(self.center_.device)
         self.module_.load_state_dict(state["weights"])
@@ -195,10 +193,52 @@ class Flow:
         return self
 
 
-class Normalisation(LazyTransform):
+@dataclass(kw_only=True, repr=False, eq=False)
+class FlowSettings(BaseEstimator):
+    """Architecture and training of flows, for estimators that fit them."""
+
+    blocks: int = 5
+    hidden: int = 64
+    batch_norm: bool = False
+    jitter: float = 0.1
+    epochs: int = 200
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    l2: float = 1.0
+    patience: int | None = 20
+
+    def _new_flow(self) -> Flow:
+        names = ("blocks", "hidden", "batch_norm", "jitter")
+        return Flow(**{name: getattr(self, name) for name in names})
+
+    def _fit_flow(self, cloud: Tensor, within: Tensor, seed: int, on_epoch: OnEpoch | None) -> Flow:
+        """Fit to a cloud (N, D); small ones get a Gaussian with standard deviations `within`."""
+        flow, is_small = self._new_flow(), len(cloud) < _MIN_POINTS
+        if is_small:
+            flow.blocks = 0
+        return flow.fit(
+            cloud,
+            scale=within if is_small else None,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            l2=self.l2,
+            patience=self.patience,
+            generator=Generator().manual_seed(seed),
+            on_epoch=on_epoch,
+        )
+
+
+def deviation_within(clouds: list[Tensor]) -> Tensor:
+    """Standard deviation (D,) of clouds (N, D), each around its own mean."""
+    centered = torch.cat([cloud - cloud.mean(dim=0) for cloud in clouds])
+    return centered.square().mean(dim=0).sqrt()
+
+
+class Normalization(LazyTransform):
     """Shift and scale each coordinate to zero mean and unit variance, invertibly.
 
-    In training the batch's own moments are used and remembered; afterwards the remembered ones.
+    Training uses the moments of the batch and updates running ones, which are used afterwards.
     """
 
     def __init__(self, dimension: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
@@ -210,11 +250,11 @@ class Normalisation(LazyTransform):
         self.register_buffer("variance", torch.ones(dimension))
 
     def forward(self, c: Tensor | None = None) -> Transform:
-        """The transform as it stands now; the flow here has no context `c`."""
-        return _NormalisationTransform(self)
+        """The transform with the current moments; there is no context `c`."""
+        return _NormalizationTransform(self)
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance to normalise `x` by."""
+        """Mean and variance to normalize `x` by."""
         if not self.training or len(x) < 2:
             return self.mean, self.variance + self.eps
         mean, variance = x.mean(dim=0), x.var(dim=0)
@@ -224,12 +264,11 @@ class Normalisation(LazyTransform):
         return mean, variance + self.eps
 
 
-class _NormalisationTransform(Transform):
+class _NormalizationTransform(Transform):
     bijective = True
-    domain = constraints.real_vector
-    codomain = constraints.real_vector
+    domain = codomain = constraints.real_vector
 
-    def __init__(self, layer: Normalisation) -> None:
+    def __init__(self, layer: Normalization) -> None:
         super().__init__()
         self.layer = layer
 

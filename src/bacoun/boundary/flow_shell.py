@@ -4,97 +4,70 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
-from bacoun.boundary.flow import Flow
+from bacoun.boundary.flow import Flow, FlowSettings, deviation_within
 from bacoun.boundary.shell import check_radii, chi_radius, sample_shell
 from bacoun.randomness import as_generator, draw_seed
 from bacoun.training import OnEpoch
 
-_FEWEST_TO_LEARN_FROM = 20
-_MOST_ROUNDS = 50
+_MAX_ROUNDS = 50
+_SAVED = ("classes", "log_weights", "inner_radii", "held_out_rows")
 
 
-class FlowShell(BaseEstimator):
+@dataclass(kw_only=True, repr=False, eq=False)
+class FlowShell(FlowSettings):
     """Edge points: a latent shell around 99 % of the data, pushed through a normalizing flow.
 
     Parameters
     ----------
     radii : (inner, outer), optional
-        Literal latent radii, as in the paper. None takes for each flow the larger of the chi
-        quantile `mass` and the same quantile of its own latent norms.
+        Fixed latent radii, as in the paper. None: for each flow, the inner radius is the larger of
+        the `mass` quantiles of the chi distribution and of its own latent norms; the outer radius
+        is 1.03 times the inner.
     mass : float
-        Share of the data inside the shell when `radii` is None.
+        Share of the data inside the shell if `radii` is None.
     factors : sequence of float, optional
-        One shell for each factor of the inner radius; the outer radius is 1.03 times the inner.
-        None: one shell, at the radius itself.
+        Draw from one shell per factor, with both radii multiplied by it. None: one shell.
     per_class : bool
-        One flow for each class, or one for all points.
+        Fit one flow per class (True) or one to all points (False).
     drop_overlap : bool
         Keep an edge point only if it lies outside the shell of every other class.
     blocks : int
         Coupling layers of each flow.
     hidden : int
-        Neurons in each of the two hidden layers of a coupling.
+        Units in each of the two hidden layers of a coupling.
     batch_norm : bool
-        An invertible normalization layer after each coupling, as in the paper.
+        Add an invertible normalization layer after each coupling, as in the paper.
     jitter : float
         Standard deviation of the noise added to standardized points in training, so that constant,
         discrete and repeated columns have a density.
     epochs : int
         Passes over the data, at most.
     batch_size : int
-        Points in a minibatch.
+        Points in a mini-batch.
     learning_rate : float
-        Of the Adam optimizer.
+        Step size of Adam.
     l2 : float
         Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
     patience : int, optional
-        Stop once the likelihood of a held-out tenth has not improved for this many epochs. None:
-        train on all points for all epochs.
+        Early stopping: hold out a tenth of the points and stop once their likelihood has not
+        improved for this many epochs. None: train on all points for all epochs.
     n_jobs : int, optional
-        Processes that fit the flows in parallel.
+        Number of processes that fit flows in parallel.
     """
 
-    def __init__(
-        self,
-        *,
-        radii: tuple[float, float] | None = None,
-        mass: float = 0.99,
-        factors: Sequence[float] | None = None,
-        per_class: bool = True,
-        drop_overlap: bool = True,
-        blocks: int = 5,
-        hidden: int = 64,
-        batch_norm: bool = False,
-        jitter: float = 0.1,
-        epochs: int = 200,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        l2: float = 1.0,
-        patience: int | None = 20,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.radii = radii
-        self.mass = mass
-        self.factors = factors
-        self.per_class = per_class
-        self.drop_overlap = drop_overlap
-        self.blocks = blocks
-        self.hidden = hidden
-        self.batch_norm = batch_norm
-        self.jitter = jitter
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.patience = patience
-        self.n_jobs = n_jobs
+    radii: tuple[float, float] | None = None
+    mass: float = 0.99
+    factors: Sequence[float] | None = None
+    per_class: bool = True
+    drop_overlap: bool = True
+    n_jobs: int | None = None
 
     def fit(
         self,
@@ -119,25 +92,21 @@ class FlowShell(BaseEstimator):
         if self.classes_ is not None:
             members = [labels == label for label in self.classes_]
         clouds = [points[member] for member in members]
-        within = _spread_within(clouds)
+        within = deviation_within(clouds)
         seeds = [draw_seed(generator) for _ in clouds]
-        n_clouds = len(clouds)
 
         def progress(index: int) -> OnEpoch | None:
             if on_epoch is None or self.n_jobs not in (None, 1):
                 return None
-            return lambda done, planned: on_epoch(index * planned + done, n_clouds * planned)
+            return lambda done, planned: on_epoch(index * planned + done, len(seeds) * planned)
 
-        jobs = (
+        self.flows_: list[Flow] = Parallel(n_jobs=self.n_jobs)(
             delayed(self._fit_flow)(cloud, within, seed, progress(index))
             for index, (cloud, seed) in enumerate(zip(clouds, seeds, strict=True))
         )
-        self.flows_: list[Flow] = Parallel(n_jobs=self.n_jobs)(jobs)
         sizes = torch.tensor([len(cloud) for cloud in clouds], dtype=torch.float64)
         self.log_weights_ = (sizes / sizes.sum()).log().to(points)
-        self.inner_radii_ = [
-            self._inner_radius(flow, cloud) for flow, cloud in zip(self.flows_, clouds, strict=True)
-        ]
+        self.inner_radii_ = list(map(self._inner_radius, self.flows_, clouds))
         rows = torch.arange(len(points), device=points.device)
         held_out = [
             rows[member][flow.history_.held_out_rows.to(points.device)]
@@ -145,26 +114,6 @@ class FlowShell(BaseEstimator):
         ]
         self.held_out_rows_ = torch.cat(held_out)
         return self
-
-    def _fit_flow(self, cloud: Tensor, within: Tensor, seed: int, on_epoch: OnEpoch | None) -> Flow:
-        few = len(cloud) < _FEWEST_TO_LEARN_FROM  # too few for a flow: a Gaussian of common spread
-        flow = Flow(
-            blocks=0 if few else self.blocks,
-            hidden=self.hidden,
-            batch_norm=self.batch_norm,
-            jitter=self.jitter,
-        )
-        return flow.fit(
-            cloud,
-            scale=within if few else None,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            l2=self.l2,
-            patience=self.patience,
-            generator=as_generator(torch.Generator().manual_seed(seed)),
-            on_epoch=on_epoch,
-        )
 
     def _inner_radius(self, flow: Flow, cloud: Tensor) -> float:
         if self.radii is not None:
@@ -175,7 +124,7 @@ class FlowShell(BaseEstimator):
         return max(chi_radius(cloud.shape[1], self.mass), empirical)
 
     def sample(self, n_points: int, *, generator: Generator) -> tuple[Tensor, Tensor | None]:
-        """Draw edge points (n_points, D), the flows and shells taking equal parts.
+        """Draw edge points (n_points, D) in equal parts from all flows and shells.
 
         Returns
         -------
@@ -187,7 +136,7 @@ class FlowShell(BaseEstimator):
         if self.drop_overlap and len(edge) < n_points:
             warnings.warn(
                 f"only {len(edge)} of {n_points} edge points lie outside every class; the rest "
-                "is drawn without that check. Use per_class=False if the classes fill one another.",
+                "is drawn without that check. Use per_class=False if the classes overlap.",
                 stacklevel=2,
             )
             rest = self._collect(n_points - len(edge), generator, check_overlap=False)
@@ -195,17 +144,17 @@ class FlowShell(BaseEstimator):
         if len(edge) < n_points:
             raise ValueError(
                 f"the flows must map their shells to finite points; only {len(edge)} of {n_points} "
-                "were, the others overflowed. Lower learning_rate, or take fewer blocks."
+                "were, the others overflowed. Use a lower learning_rate or fewer blocks."
             )
         return edge, None if self.classes_ is None else self.classes_[source]
 
     def _collect(
         self, n_points: int, generator: Generator, *, check_overlap: bool
     ) -> tuple[Tensor, Tensor]:
-        """Up to `n_points` good edge points; fewer if too many rounds found too few."""
+        """Up to `n_points` valid edge points and their flows; fewer after too many rounds."""
         rounds = [self._one_round(n_points, generator, check_overlap)]
         missing = n_points - len(rounds[0][0])
-        while missing > 0 and len(rounds) < _MOST_ROUNDS:
+        while missing > 0 and len(rounds) < _MAX_ROUNDS:
             rounds.append(self._one_round(missing, generator, check_overlap))
             missing -= len(rounds[-1][0])
         edges, sources = zip(*rounds, strict=True)
@@ -230,7 +179,9 @@ class FlowShell(BaseEstimator):
                 edges.append(edge)
                 sources.append(torch.full((len(edge),), index, device=edge.device))
         pooled, source = torch.cat(edges), torch.cat(sources)
-        order = torch.randperm(len(pooled), generator=generator)  # so that a cut takes from all
+        order = torch.randperm(
+            len(pooled), generator=generator
+        )  # so that truncation takes from all flows
         order = order.to(pooled.device)
         return pooled[order], source[order]
 
@@ -238,12 +189,12 @@ class FlowShell(BaseEstimator):
         outside = torch.ones(len(edge), dtype=torch.bool, device=edge.device)
         for index, flow in enumerate(self.flows_):
             if index != own:
-                # NaN means the flow overflowed, so the point is far outside: not (norm < radius).
+                # NaN means that the flow overflowed: the point is far outside.
                 outside &= ~(flow.to_latent(edge).norm(dim=1) < self.inner_radii_[index])
         return outside
 
     def log_prob(self, points: Tensor) -> Tensor:
-        """Log density (N,) of points (N, D): the flows mixed in the proportions of the classes."""
+        """Log density (N,) of points (N, D) under the mixture of flows weighted by class size."""
         each = torch.stack([flow.log_prob(points) for flow in self.flows_])
         return torch.logsumexp(each + self.log_weights_[:, None], dim=0)
 
@@ -253,26 +204,12 @@ class FlowShell(BaseEstimator):
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
-        return {
-            "flows": [flow.get_state() for flow in self.flows_],
-            "classes": self.classes_,
-            "log_weights": self.log_weights_,
-            "inner_radii": self.inner_radii_,
-            "held_out_rows": self.held_out_rows_,
-        }
+        state = {name: getattr(self, f"{name}_") for name in _SAVED}
+        return state | {"flows": [flow.get_state() for flow in self.flows_]}
 
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state`."""
-        settings = {name: getattr(self, name) for name in ("hidden", "batch_norm", "jitter")}
-        self.flows_ = [Flow(**settings).set_state(flow) for flow in state["flows"]]
-        self.classes_ = state["classes"]
-        self.log_weights_ = state["log_weights"]
-        self.inner_radii_ = list(state["inner_radii"])
-        self.held_out_rows_ = state["held_out_rows"]
+        self.flows_ = [self._new_flow().set_state(flow) for flow in state["flows"]]
+        for name in _SAVED:
+            setattr(self, f"{name}_", state[name])
         return self
-
-
-def _spread_within(clouds: list[Tensor]) -> Tensor:
-    """Standard deviation (D,) around the clouds' own means."""
-    centered = torch.cat([cloud - cloud.mean(dim=0) for cloud in clouds])
-    return centered.square().mean(dim=0).sqrt()

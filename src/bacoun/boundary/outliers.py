@@ -1,50 +1,68 @@
-"""Keep the points a flow finds likely; the paper's appendix "Robustness to Outliers"."""
+"""Remove the points that a flow finds unlikely; the paper's appendix "Robustness to Outliers"."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bacoun.boundary.flow import Flow
-from bacoun.boundary.flow_shell import FlowShell
-from bacoun.randomness import RandomState, as_generator
+from bacoun.boundary.flow import FlowSettings, deviation_within
+from bacoun.randomness import RandomState, as_generator, draw_seed
 from bacoun.training import OnEpoch
 
-_FAR = 1e6  # spreads; all beyond is equally far away
-_TAIL = 3.0  # spreads from the median, from where on distances count by their logarithm
-_ROWS_AT_ONCE = 10_000
+_FAR = 1e6  # scales; values beyond are clipped
+_TAIL = 3.0  # scales from the median at which the compression of the tails sets in
+_CHUNK_ROWS = 10_000
 
 
-class FlowOutlierRemover(OutlierMixin, BaseEstimator):
-    """Outliers are the points of lowest density under one flow fitted to all points.
+@dataclass(repr=False, eq=False)
+class FlowOutlierRemover(OutlierMixin, FlowSettings):
+    """Outlier detection: the points of lowest density under one flow fitted to all points.
 
-    Each column is brought to zero median and unit spread and its tails are pulled in by arcsinh, so
-    that a value in wrong units does not hide smaller outliers from the flow.
+    Columns are centered at the median and divided by the interquartile range, and their tails are
+    compressed by arcsinh, so that a value in wrong units does not mask smaller outliers.
 
     Parameters
     ----------
     contamination : float or int
-        Share of the training points that are outliers, between 0 and 0.5, or their number.
-    blocks, hidden, batch_norm, jitter
-        The flow; see `bacoun.boundary.flow.Flow`.
-    epochs, batch_size, learning_rate, l2, patience
-        Its training; see `bacoun.training.train`. The defaults are the paper's for Moons, without
-        batch norm.
+        Share of the training points that are outliers, from 0 to 0.5, or their number.
+    blocks : int
+        Coupling layers of the flow.
+    hidden : int
+        Units in each of the two hidden layers of a coupling.
+    batch_norm : bool
+        Add an invertible normalization layer after each coupling.
+    jitter : float
+        Standard deviation of the noise added to standardized points in training, so that constant,
+        discrete and repeated columns have a density.
+    epochs : int
+        Passes over the data, at most; like those below, the default is the paper's for Moons.
+    batch_size : int
+        Points in a mini-batch.
+    learning_rate : float
+        Step size of Adam.
+    l2 : float
+        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
+    patience : int, optional
+        Early stopping: hold out a tenth of the points and stop once their likelihood has not
+        improved for this many epochs. None: train on all points for all epochs.
     random_state : int, RandomState, Generator or None
-        One state gives one answer; global streams are not touched.
+        Seed of the fit. Global random streams are not touched.
 
     Attributes
     ----------
     flow_ : Flow
+        The fitted flow.
     offset_ : float
         Log density below which a point is an outlier.
     n_features_in_ : int
+        Number D of columns seen in `fit`.
 
     Examples
     --------
@@ -55,43 +73,28 @@ class FlowOutlierRemover(OutlierMixin, BaseEstimator):
     array([200, 201])
     """
 
-    def __init__(
-        self,
-        contamination: float = 0.05,
-        *,
-        blocks: int = 5,
-        hidden: int = 64,
-        batch_norm: bool = False,
-        jitter: float = 0.02,
-        epochs: int = 100,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        l2: float = 5.0,
-        patience: int | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.contamination = contamination
-        self.blocks = blocks
-        self.hidden = hidden
-        self.batch_norm = batch_norm
-        self.jitter = jitter
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.l2 = l2
-        self.patience = patience
-        self.random_state = random_state
+    contamination: float = 0.05
+    _: KW_ONLY
+    jitter: float = 0.02
+    epochs: int = 100
+    l2: float = 5.0
+    patience: int | None = None
+    random_state: RandomState = None
 
     def fit(self, X: ArrayLike, y: object = None, *, on_epoch: OnEpoch | None = None) -> Self:
-        """Fit the flow to X (N, D), outliers included; y is not used."""
+        """Fit the flow to X (N, D), outliers included; y is ignored."""
         table: np.ndarray = validate_data(self, X, dtype=np.float64)
         n_outliers = self._n_outliers(len(table))
         self.center_ = np.median(table, axis=0)
-        self.scale_ = _spread(table)
-        points = torch.from_numpy(self._pulled_in(table)).float()
-        self.flow_ = self._fit_flow(points, on_epoch)
+        self.scale_ = _robust_scale(table)
+        points = torch.from_numpy(self._compressed(table)).float()
+        seed = draw_seed(as_generator(self.random_state))
+        flow = self.flow_ = self._fit_flow(points, deviation_within([points]), seed, on_epoch)
+        # Trained in float32, evaluated in float64: a row's score must not depend on the batch.
+        flow.module_.double()
+        flow.center_, flow.scale_ = flow.center_.double(), flow.scale_.double()
         ranked = np.sort(self._log_density(table))
-        # Half way between the last outlier and the first point kept: rounding cannot move either.
+        # Halfway between the last outlier and the first inlier, so that rounding changes neither.
         self.offset_ = float(ranked[max(n_outliers - 1, 0) : n_outliers + 1].mean())
         return self
 
@@ -106,56 +109,35 @@ class FlowOutlierRemover(OutlierMixin, BaseEstimator):
             )
         return round(float(share) * n_points)
 
-    def _fit_flow(self, points: torch.Tensor, on_epoch: OnEpoch | None) -> Flow:
-        shell = FlowShell(
-            per_class=False,
-            blocks=self.blocks,
-            hidden=self.hidden,
-            batch_norm=self.batch_norm,
-            jitter=self.jitter,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            l2=self.l2,
-            patience=self.patience,
-        )
-        one_class = torch.zeros(len(points), dtype=torch.int64)
-        generator = as_generator(self.random_state)
-        (flow,) = shell.fit(points, one_class, generator=generator, on_epoch=on_epoch).flows_
-        # Learned in float32, asked in float64: a row's score must not depend on its company.
-        flow.module_.double()
-        flow.center_, flow.scale_ = flow.center_.double(), flow.scale_.double()
-        return flow
-
     def score_samples(self, X: ArrayLike) -> np.ndarray:
         """Log density (N,) of each row, in nats and the units of X."""
         check_is_fitted(self)
         return self._log_density(validate_data(self, X, dtype=np.float64, reset=False))
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Log density (N,) above that of the likeliest outlier; negative for outliers."""
+        """Log density (N,) minus the threshold; negative for outliers."""
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """-1 (N,) for outliers, +1 for all others."""
+        """-1 for outliers and +1 for inliers (N,)."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def _log_density(self, table: np.ndarray) -> np.ndarray:
-        latent = torch.from_numpy(self._pulled_in(table))
-        scores = [self.flow_.log_prob(rows).numpy() for rows in latent.split(_ROWS_AT_ONCE)]
+        latent = torch.from_numpy(self._compressed(table))
+        scores = [self.flow_.log_prob(rows).numpy() for rows in latent.split(_CHUNK_ROWS)]
         # d/dx of tail * arcsinh(z / tail), z = (x - center) / scale, is 1 / (scale cosh(arcsinh)).
         slope = np.log(np.cosh(latent.numpy() / _TAIL)) + np.log(self.scale_)
         return np.concatenate(scores) - slope.sum(axis=1)
 
-    def _pulled_in(self, table: np.ndarray) -> np.ndarray:
-        """Columns of unit spread (N, D), linear near the median and logarithmic in the tails."""
+    def _compressed(self, table: np.ndarray) -> np.ndarray:
+        """Scaled columns (N, D), linear near the median and logarithmic in the tails."""
         with np.errstate(over="ignore"):
             standard = np.clip((table - self.center_) / self.scale_, -_FAR, _FAR)
         return _TAIL * np.arcsinh(standard / _TAIL)
 
 
-def _spread(table: np.ndarray) -> np.ndarray:
-    """The middle half's width (D,), in units in which a normal has 1; for few values, the sd."""
+def _robust_scale(table: np.ndarray) -> np.ndarray:
+    """Interquartile range (D,), 1 for a standard normal; the standard deviation if it is 0."""
     low, high = np.quantile(table, [0.25, 0.75], axis=0)
     width = (high - low) / 1.349
     with np.errstate(over="ignore", invalid="ignore"):
@@ -165,7 +147,7 @@ def _spread(table: np.ndarray) -> np.ndarray:
 
 
 def least_likely(log_density: np.ndarray, labels: np.ndarray, n_points: int) -> np.ndarray:
-    """Rows of the `n_points` lowest densities, in rising order, that leave two of each class.
+    """Ascending rows of the `n_points` lowest densities, except the best two of each class.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Points between two spheres, and how large a sphere holds the data."""
+"""Points between two spheres, and the radius of the sphere that holds a share of the data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def chi_radius(dimension: int, mass: float = 0.99) -> float:
 
 
 def check_radii(radii: tuple[float, float]) -> tuple[float, float]:
-    """Return `radii` as floats if they bound a shell."""
+    """Check that `radii` bound a shell; return them as floats."""
     inner, outer = map(float, radii)
     if not 0 < inner < outer < math.inf:
         raise ValueError(
