@@ -48,7 +48,7 @@ def test_the_summary_says_what_was_learned_and_what_is_promised(fitted):
     run, out = fitted
     assert run.stderr == ""
     for part in (
-        "569: 455 to learn from, 114 to calibrate on",
+        "569: 455 for training, 114 for calibration",
         "benign (357), malignant (212)",
         "patient (id)",
         "accuracy 0.9",
@@ -98,7 +98,7 @@ def test_ctrl_c_says_how_to_go_on(words, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as info:
         main([*words, "--out", str(tmp_path / "model")])
     assert info.value.code == 130
-    assert "--resume goes on" in capsys.readouterr().err
+    assert "with --resume to continue" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -112,7 +112,7 @@ def test_a_fit_killed_ten_times_leaves_nothing_half_and_resumes_to_the_same(run,
     while n_killed < KILLS:
         attempt = run([*words, out, "--resume"], rng.uniform(0, unhurt.seconds))
         n_killed += attempt.killed
-        n_resumed += "going on from" in attempt.said
+        n_resumed += "resuming from" in attempt.said
         if is_there():
             shutil.rmtree(out)  # and begin again
         else:

@@ -152,19 +152,19 @@ BROKEN = {
     "packed, plain name": ("csv", lambda s: gzip.compress(s.encode()), "is compressed"),
     "zip, plain name": ("csv", zipped, "is compressed"),
     "Parquet, plain name": ("csv", lambda s: parquet(TABLE), "is compressed or Parquet"),
-    "not packed": ("csv.gz", lambda s: s, "whole gzip file"),
-    "packed, cut": ("csv.gz", lambda s: gzip.compress(s.encode())[:-20], "whole gzip file"),
-    "packed, cut early": ("csv.gz", lambda s: gzip.compress(s.encode())[:15], "whole gzip file"),
+    "not packed": ("csv.gz", lambda s: s, "complete gzip file"),
+    "packed, cut": ("csv.gz", lambda s: gzip.compress(s.encode())[:-20], "complete gzip file"),
+    "packed, cut early": ("csv.gz", lambda s: gzip.compress(s.encode())[:15], "complete gzip file"),
     "packed, one byte off": (
         "csv.gz",
         lambda s: flipped(gzip.compress(s.encode()), -6),
-        "whole gzip file",
+        "complete gzip file",
     ),
-    "CSV as Parquet": ("parquet", lambda s: s, "whole Parquet file"),
-    "Parquet, cut": ("parquet", lambda s: parquet(TABLE)[:-9], "whole Parquet file"),
-    "Parquet, half": ("parquet", lambda s: parquet(TABLE)[:900], "whole Parquet file"),
+    "CSV as Parquet": ("parquet", lambda s: s, "complete Parquet file"),
+    "Parquet, cut": ("parquet", lambda s: parquet(TABLE)[:-9], "complete Parquet file"),
+    "Parquet, half": ("parquet", lambda s: parquet(TABLE)[:900], "complete Parquet file"),
     "Parquet, no head": ("parquet", lambda s: parquet(TABLE)[900:], "Export it again"),
-    "Parquet, marks only": ("parquet", lambda s: b"PAR1PAR1", "whole Parquet file"),
+    "Parquet, marks only": ("parquet", lambda s: b"PAR1PAR1", "complete Parquet file"),
     "Parquet, no rows": ("parquet", lambda s: parquet(TABLE[:0]), "at least one row"),
     "Parquet, no columns": ("parquet", lambda s: parquet(TABLE[[]]), "at least one column"),
     "name twice": ("csv", lambda s: s.replace("dose", "age", 1), "'age' occurs more than once"),
@@ -236,7 +236,7 @@ UNFIT = {
         for value in ("maybe", "2", "yes", "-1")
     },
     **{
-        f"{name} is there": (NEW.assign(**{name: 1}), f"has already: '{name}'")
+        f"{name} is there": (NEW.assign(**{name: 1}), f"that would be added: '{name}'")
         for name in ("prediction", "p_ill", "total", "log_density", "decision", "reason")
     },
 }
@@ -407,7 +407,7 @@ UNLEARNABLE = {
     "gaps": (TABLE.mask(TABLE["dose"] > 20, None).assign(label=LABEL), "have some"),
     "infinity": (TABLE.assign(age=[*TABLE["age"][:-1], "inf"]), "'age' has infinite"),
     "a word": (TABLE.assign(age=[*TABLE["age"][:-1], "old"]), "it has 'old' in row 150"),
-    "decimal commas": (TABLE.assign(age=["1,5", "2,5"] * 75), "a point before decimals"),
+    "decimal commas": (TABLE.assign(age=["1,5", "2,5"] * 75), "must use decimal points"),
     "ids only": (pd.DataFrame({"id": range(N), "label": LABEL}), "a column to learn from"),
     "the target only": (TABLE[["label"]], "a column to learn from"),
     "one value each": (TABLE[["label"]].assign(x=1, y="a"), "constant"),
@@ -470,7 +470,7 @@ def test_places_that_cannot_be(run, model, tmp_path):
         ([*predict, "--out", tmp_path / "x.parquet"], "--out must be a text table"),
         ([*predict, "--out", tmp_path / "no" / "x.csv"], "in a folder that exists"),
         ([*predict, "--out", table], "must not exist yet"),
-        ([*predict, "--out", table, "--overwrite"], "other than the table itself"),
+        ([*predict, "--out", table, "--overwrite"], "must not be the table itself"),
         (["predict", model, folder, "--out", tmp_path / "x.csv"], "is a folder"),
         (["predict", model, tmp_path / "no.csv", "--json"], "does not exist"),
         (["predict", model], "Missing argument"),

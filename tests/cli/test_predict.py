@@ -68,7 +68,7 @@ def test_the_command_writes_what_the_library_says(folder, tmp_path, expected):
     ],
 )
 def test_pieces_of_any_kind_score_as_the_whole(predict, expected, monkeypatch, new, out, rows):
-    monkeypatch.setattr(Survey, "piece", rows)
+    monkeypatch.setattr(Survey, "chunk_size", rows)
     scored = read_table(predict(new, out)).fillna({"reason": ""})
     pd.testing.assert_frame_equal(scored[list(expected)], expected, rtol=1e-4, atol=1e-5)
 
@@ -149,7 +149,7 @@ def test_a_file_is_replaced_only_if_asked(predict, capsys):
 
 
 def test_a_mistake_in_the_last_piece_leaves_nothing(predict, folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Survey, "piece", 100)
+    monkeypatch.setattr(Survey, "chunk_size", 100)
     new = tmp_path / "new.csv"
     lines = (folder / "new.csv").read_text().splitlines()
     new.write_text("\n".join([*lines[:-1], "old" + lines[-1][lines[-1].index(",") :]]))

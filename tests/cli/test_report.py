@@ -42,7 +42,7 @@ def test_a_page_is_written_and_not_replaced_unasked(folder, tmp_path, capsys, mo
     monkeypatch.chdir(folder)
     with pytest.raises(SystemExit):
         main(words)
-    assert "path must not exist yet" in capsys.readouterr().err
+    assert "--out must not exist yet" in capsys.readouterr().err
     assert out.read_text(encoding="utf-8") == page
     main([*words, "--overwrite"])
 
@@ -65,7 +65,7 @@ def test_labels_are_used_where_there_are_any(folder, tmp_path, table, words, lab
         ("empty.csv", [], "at least one row"),
         ("seven.csv", [], "got 7. Rows of other classes are out of distribution"),
         ("test.csv", ["--out", "test.csv", "--overwrite"], "--out must end in .html"),
-        ("test.csv", ["--out", "folder.html"], "is a folder"),
+        ("test.csv", ["--out", "folder.html"], "must not exist yet"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(

@@ -71,7 +71,7 @@ def test_what_it_learned_goes_through_json():
     again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
     np.testing.assert_array_equal(again.transform(FRAME), encoder.transform(FRAME))
     assert again.dropped_ == {"id": "id"}
-    with pytest.raises(ValueError, match="Fit anew"):
+    with pytest.raises(ValueError, match="Fit it again"):
         TableEncoder.from_dict({"columns": [{"nonsense": 1}]})
 
 
@@ -195,7 +195,7 @@ FITS = {
     "gap in text": (spoiled("ward", "NA"), "'ward' has some"),
     "infinite": (spoiled("age", np.inf).astype({"age": float}), "'age' has infinite values"),
     "a word among numbers": (spoiled("age", "?"), "among numbers it has '?' in row 8"),
-    "decimal commas": (FRAME.assign(age=["1,5", "2,5"] * 20), "a point before decimals"),
+    "decimal commas": (FRAME.assign(age=["1,5", "2,5"] * 20), "must use decimal points"),
     "dates": (
         FRAME.assign(day=pd.Timestamp("2020-01-01") + pd.to_timedelta(range(N), "D")),
         "'day'",
@@ -206,7 +206,7 @@ FITS = {
     ),
     "complex": (FRAME.assign(z=1j * np.arange(N)), "'z' holds complex128"),
     "lists": (FRAME.assign(z=[[i % 3] for i in range(N)]), "'z' holds 'list'"),
-    "names of numbers": (FRAME.rename(columns={"age": 3}), "names of text"),
+    "names of numbers": (FRAME.rename(columns={"age": 3}), "column names must be text"),
     "names twice": (FRAME.rename(columns={"age": "ward"}), "more than once: 'ward'"),
     "nothing left": (pd.DataFrame({"id": range(N), "one": 1}), "a column to learn from"),
 }

@@ -179,7 +179,7 @@ def test_a_bound_that_the_data_cannot_support(fast):
     loose = TableModel.fit(TABLE, "label", classifier=fast(), max_error=0.3)
     assert loose.rule.acceptance.threshold is not None
     none = TableModel.fit(TABLE, "label", classifier=fast(), max_error=None)
-    assert none.facts["error_bound"] == "No bound on errors was asked for."
+    assert none.facts["error_bound"] == "No error bound was requested."
 
 
 def test_rows_of_an_unseen_category_count_when_the_rule_is_calibrated(fast):
@@ -189,7 +189,7 @@ def test_rows_of_an_unseen_category_count_when_the_rule_is_calibrated(fast):
     assert 0.3 < new.mean() < 0.7
     # Half of all rows are of a new ward: no false alarm of 5 % can be promised.
     assert model.rule.ood_threshold == math.inf
-    assert "too many of the 48 calibration points" in model.rule.summary()
+    assert "Too many of the 48 calibration points" in model.rule.summary()
     assert (model.score(TABLE.assign(ward="Z"))["reason"] == "unfamiliar").all()
 
 
@@ -202,8 +202,8 @@ FITS = {
     "rare class": (TABLE.assign(label=["odd"] * 3 + list(TABLE["label"][3:])), {}, "fewer: 'odd'"),
     "regression": (TABLE.assign(label=TABLE["x"]), {}, "240 different numbers"),
     "counts": (TABLE.assign(label=range(N)), {}, "240 of 240 have fewer"),
-    "mixed": (TABLE.assign(label=["ill", 1] * (N // 2)), {}, "of one kind"),
-    "dates": (TABLE.assign(label=pd.Timestamp("2020-01-01")), {}, "of one kind"),
+    "mixed": (TABLE.assign(label=["ill", 1] * (N // 2)), {}, "of one type"),
+    "dates": (TABLE.assign(label=pd.Timestamp("2020-01-01")), {}, "of one type"),
     "infinite": (TABLE.assign(label=[np.inf, 1.0] * (N // 2)), {}, "with decimals or infinite"),
     "false alarm": (TABLE, {"false_alarm": 0}, "false_alarm must lie between 0 and 1"),
     "max error": (TABLE, {"max_error": 1.5}, "max_error must lie between 0 and 1"),

@@ -95,7 +95,7 @@ def test_ten_thousand_columns_are_read_in_small_pieces(tmp_path):
     row = ",".join(["1.5"] * 10_000)
     path = put(tmp_path, "wide.csv", f"{header}\n{row}\n{row}\n{row}\n")
     assert read_table(path).shape == (3, 10_000)
-    assert survey_table(path).piece == 200
+    assert survey_table(path).chunk_size == 200
     assert sum(len(piece) for piece in stream_table(path, rows=2)) == 3
 
 
@@ -113,15 +113,15 @@ REFUSED = {
     "cut within a letter": ("a.csv", "a,b\n1,é".encode()[:-1], "line 2 has the byte 0xc3"),
     "NUL": ("a.csv", "a,b\n1,2\n3,\0\n", "line 3 has a NUL byte"),
     "UTF-16 unmarked": ("a.csv", TEXT.encode("utf-16-le"), "NUL byte"),
-    "UTF-16 cut": ("a.csv", TEXT.encode("utf-16")[:-1], "does not go on so"),
+    "UTF-16 cut": ("a.csv", TEXT.encode("utf-16")[:-1], "not valid UTF-16"),
     "open quote": ("a.csv", 'a,b\n1,"2\n3,4\n', "at line 3: unexpected end of data"),
     "after a quote": ("a.csv", 'a,b\n1,"2"x\n', "at line 2"),
     "packed under another name": ("a.csv", gzip.compress(b"a\n1\n"), "it is compressed"),
-    "not packed": ("a.csv.gz", "a\n1\n", "whole gzip file"),
-    "packed and cut": ("a.csv.gz", gzip.compress(TEXT.encode())[:-12], "whole gzip file"),
+    "not packed": ("a.csv.gz", "a\n1\n", "complete gzip file"),
+    "packed and cut": ("a.csv.gz", gzip.compress(TEXT.encode())[:-12], "complete gzip file"),
     "other kind": ("a.xlsx", "PK", "must end in .csv"),
     "no kind": ("table", TEXT, "must end in .csv"),
-    "CSV called Parquet": ("a.parquet", TEXT, "whole Parquet file"),
+    "CSV called Parquet": ("a.parquet", TEXT, "complete Parquet file"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The command line: one small file for each verb, over the rooms of the library."""
+"""The command line: one module for each command."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bacoun.cli.predict import predict
 from bacoun.cli.report import report
 
 app = typer.Typer(name="bacoun", rich_markup_mode="markdown", pretty_exceptions_enable=False)
-for verb in (fit, predict, report, export):
-    app.command()(verb)
+for command in (fit, predict, report, export):
+    app.command()(command)
 
-# Typer brings click along under changing names; what the two call a mistake of the user is this.
+# The click module that typer uses has changed its name; this is its UsageError under any name.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
 
@@ -29,34 +29,34 @@ def _contents(context: typer.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None, app: typer.Typer = app) -> None:
-    """Run a command line; a mistake is one line on stderr and exit code 2.
+    """Run a command line; an error is one line on stderr and exit code 2.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        The words after the name of the command; None: those the process was started with.
+        The arguments after the program name; None: those of the process.
     app : typer.Typer
         The commands; by default those of `bacoun`.
     """
     try:
         code = app(arguments, standalone_mode=False)
     except _UsageError as error:
-        _refuse(error.format_message())  # type: ignore[attr-defined]
+        _fail(error.format_message())  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
         print("stopped.", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # who reads our answer has enough; nothing is left to flush
+    except BrokenPipeError:  # the reader has closed the pipe; flushing would fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, TypeError, OSError, ImportError) as error:
-        _refuse(str(error))
+        _fail(str(error))
     else:
-        if code == 130:  # typer's answer to Ctrl-C
+        if code == 130:  # typer's exit code for Ctrl-C
             print("stopped.", file=sys.stderr)
         if code:
             sys.exit(code)
 
 
-def _refuse(message: str) -> None:
+def _fail(message: str) -> None:
     print(f"bacoun: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(2)

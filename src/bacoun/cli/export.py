@@ -1,4 +1,4 @@
-"""`bacoun export`: a fitted model for places without Python."""
+"""`bacoun export`: write a fitted model as ONNX, to run it without Python."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def export(
 ) -> None:
     """Write a model as one ONNX graph: numbers in; probabilities, uncertainties, p(OOD) out.
 
-    The graph of a table's model takes the columns as `bacoun fit` encoded them; their names are in
-    its metadata. The deferral rule stays behind.
+    The graph of a table's model takes the features that `bacoun fit` encoded; their names are in
+    its metadata. The deferral rule is not exported.
 
     Example: `bacoun export model --onnx model.onnx`
     """

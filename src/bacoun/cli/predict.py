@@ -1,16 +1,17 @@
-"""`bacoun predict`: a table in; the same table with predictions, uncertainties, decisions out."""
+"""`bacoun predict`: add predictions, uncertainties and decisions to a table."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from bacoun.cli.output import check_out
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,7 @@ def predict(
     model: Annotated[Path, typer.Argument(help="Folder that bacoun fit wrote.")],
     new: Annotated[Path, typer.Argument(help="Table to score: .csv, .tsv or .parquet.")],
     out: Annotated[
-        Path | None, typer.Option(help="File to write, of the same kind as the table.")
+        Path | None, typer.Option(help="File to write, in the same format as the table.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object for each row; null is infinite.")
@@ -31,43 +32,38 @@ def predict(
 ) -> None:
     """Score a table of any size: add predictions, uncertainties and decisions.
 
-    The columns may be in any order, and the target may be there or not; other columns are kept and
-    not used. A row with a category that training did not have is unfamiliar. The file is written
-    whole or not at all.
+    The columns may be in any order, with or without the target; other columns are copied and not
+    used. A row with a category that was not seen in training is unfamiliar. The file is written
+    atomically.
 
     Example: `bacoun predict model new.csv --out scored.csv`
     """
-    from bacoun.tabular import survey_table, write_table
+    from bacoun.tabular import survey_table
+    from bacoun.tabular.reading import listed
 
-    _check_out(out, new, as_json, overwrite)
+    _check_options(out, new, as_json, overwrite)
     survey = survey_table(new)
 
     from bacoun.tabular import TableModel
 
     fitted = TableModel.load(model)
-    _check_names(fitted, survey, new)
+    taken = [name for name in fitted.added_columns if name in survey.columns]
+    if taken:
+        raise ValueError(
+            f"'{new}' already has columns that would be added: {listed(taken)}. Rename or drop "
+            "them first."
+        )
+    chunks = _chunks(new, survey)
     if out is None:
-        _print_scores(fitted, new, survey)
+        _print_scores(fitted, chunks)
     else:
-        with (
-            write_table(out, survey.delimiter or ",") as write,
-            ThreadPoolExecutor(max_workers=1) as writer,  # writes a piece while the next is scored
-        ):
-            written = writer.submit(lambda: None)
-            for frame in _pieces(new, survey):
-                scored = frame.join(fitted.score(frame))
-                written.result()
-                written = writer.submit(write, scored)
-            written.result()
+        _write_scores(fitted, chunks, out, survey.delimiter or ",")
     unused = [name for name in fitted.encoder.extra(survey.columns) if name != fitted.target]
     if unused:
-        from bacoun.tabular.reading import listed
-
         typer.echo(f"bacoun: note: the model does not use {listed(unused)}.", err=True)
 
 
-def _check_out(out: Path | None, new: Path, as_json: bool, overwrite: bool) -> None:
-    """Refuse a place that the scores could not be written to, before the work and not after it."""
+def _check_options(out: Path | None, new: Path, as_json: bool, overwrite: bool) -> None:
     from bacoun.tabular.reading import check_suffix, is_parquet
 
     if (out is None) != as_json:
@@ -77,62 +73,57 @@ def _check_out(out: Path | None, new: Path, as_json: bool, overwrite: bool) -> N
     check_suffix(out, "--out")
     if is_parquet(out) and not is_parquet(new):
         raise ValueError(
-            f"--out must be a text table as '{new}' is; got '{out}'. Name it .csv, or convert the "
+            f"--out must be a text table like '{new}'; got '{out}'. Name it .csv, or convert the "
             "table to Parquet first."
         )
-    if out.exists() and (not overwrite or not out.is_file() or out.samefile(new)):
-        raise FileExistsError(
-            f"--out must not exist yet; '{out}' does. Choose another, or pass --overwrite to "
-            "replace a file other than the table itself."
-        )
+    check_out(out, overwrite)
+    if out.exists() and out.samefile(new):
+        raise FileExistsError(f"--out must not be the table itself; got '{out}'. Choose another.")
     if not out.absolute().parent.is_dir():
         raise FileNotFoundError(
             f"--out must be in a folder that exists; '{out.parent}' does not. Make it first."
         )
 
 
-def _check_names(model: TableModel, survey: Survey, new: Path) -> None:
-    from bacoun.tabular.reading import listed
+def _write_scores(
+    model: TableModel, chunks: Iterator[pd.DataFrame], out: Path, delimiter: str
+) -> None:
+    from bacoun.tabular import write_table
 
-    taken = [name for name in model.added_columns if name in survey.columns]
-    if taken:
-        raise ValueError(
-            f"columns are to be added that '{new}' has already: {listed(taken)}. Rename or drop "
-            "them first."
-        )
+    # One thread writes a chunk while the next one is scored.
+    with write_table(out, delimiter) as write, ThreadPoolExecutor(max_workers=1) as writer:
+        written = writer.submit(lambda: None)
+        for frame in chunks:
+            scored = frame.join(model.score(frame))
+            written.result()
+            written = writer.submit(write, scored)
+        written.result()
 
 
-def _print_scores(model: TableModel, new: Path, survey: Survey) -> None:
-    for frame in _pieces(new, survey):
-        whole = model.encoder.typed(frame).join(model.score(frame))
-        for row in whole.astype(object).to_dict(orient="records"):
-            plain = {name: _plain(value) for name, value in row.items()}
+def _print_scores(model: TableModel, chunks: Iterator[pd.DataFrame]) -> None:
+    for frame in chunks:
+        scored = model.encoder.typed(frame).join(model.score(frame))
+        for row in scored.astype(object).to_dict(orient="records"):
+            plain = {name: _finite_or_none(value) for name, value in row.items()}
             typer.echo(json.dumps(plain, default=str))
 
 
-def _plain(value: object) -> object:
-    """The value; None in place of NaN and infinite numbers, which JSON does not have."""
+def _finite_or_none(value: object) -> object:
+    """JSON has neither NaN nor infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _pieces(new: Path, survey: Survey) -> Iterator[pd.DataFrame]:
-    """The table a piece at a time, with a bar on a terminal that tells how far it is."""
+def _chunks(new: Path, survey: Survey) -> Iterator[pd.DataFrame]:
+    """The table in chunks, with a progress bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
     from bacoun.tabular import stream_table
 
-    with _bar(survey.n_rows) as advance:
+    console = Console(stderr=True)
+    columns = ("rows", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("rows", total=survey.n_rows)
         for frame in stream_table(new, survey=survey):
             yield frame
-            advance(len(frame))
-
-
-@contextmanager
-def _bar(n_rows: int) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
-
-    console = Console(stderr=True)
-    columns = (TextColumn("rows"), BarColumn(), MofNCompleteColumn(), TimeLeft())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("rows", total=n_rows)
-        yield lambda done: progress.advance(task, done)
+            progress.advance(task, len(frame))

@@ -1,4 +1,4 @@
-"""`bacoun report`: one page on what a model knows, and does not know, of a table."""
+"""`bacoun report`: one HTML page about a model and its predictions on a table."""
 
 from __future__ import annotations
 
@@ -7,40 +7,41 @@ from typing import Annotated
 
 import typer
 
+from bacoun.cli.output import check_out
+
 
 def report(
     model: Annotated[Path, typer.Argument(help="Folder that bacoun fit wrote.")],
-    test: Annotated[Path, typer.Argument(help="Table to report on: .csv, .tsv or .parquet.")],
+    test: Annotated[Path, typer.Argument(help="Test table: .csv, .tsv or .parquet.")],
     out: Annotated[Path, typer.Option(help="Page to write; ends in .html.")],
     target: Annotated[
-        str | None, typer.Option(help="Column that holds the labels; else the model's own.")
+        str | None, typer.Option(help="Column with the labels; default: the model's target.")
     ] = None,
     ood: Annotated[
-        Path | None, typer.Option(help="Table of rows from elsewhere, which should be deferred.")
+        Path | None,
+        typer.Option(help="Table of out-of-distribution rows, which should be deferred."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page.")] = False,
 ) -> None:
-    """Write a page about a model: its health, mistakes, doubts and decisions on a table.
+    """Write a page about a model: its health, errors, uncertainty and decisions on a table.
 
-    The page is one file that needs no network, for the screen and for paper. Without labels it
-    leaves out what needs them, and says so.
+    The page is one file that works offline and can be printed. Without labels, the parts that need
+    them are left out, and the page says so.
 
     Example: `bacoun report model test.csv --out report.html`
     """
     from bacoun.tabular import TableModel, read_table
     from bacoun.tabular.report.data import report_data
-    from bacoun.tabular.report.page import check_free, write_page
+    from bacoun.tabular.report.page import write_page
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"--out must end in .html; got '{out}'. Rename it.")
-    check_free(out, overwrite=overwrite)
+    check_out(out, overwrite)
     names = {"model": model.resolve().name, "test": test.name}
-    frame = read_table(test)
-    elsewhere = None
+    frame, outside = read_table(test), None
     if ood is not None:
-        elsewhere, names["ood"] = read_table(ood), ood.name
-    fitted = TableModel.load(model)
-    data = report_data(fitted, frame, elsewhere, target=target, names=names)
+        outside, names["ood"] = read_table(ood), ood.name
+    data = report_data(TableModel.load(model), frame, outside, target=target, names=names)
     write_page(data, out, overwrite=overwrite)
     accepted = int((data.test.reason == "").sum())
     typer.echo(f"wrote {out}: {len(frame):,} rows, {accepted:,} accepted")

@@ -22,30 +22,17 @@ def as_scores(
     name: str, values: ArrayLike, *, empty: bool = False, infinite: bool = False
 ) -> np.ndarray:
     """Finite scores (N,) in float64; `empty` allows N = 0, and `infinite` allows +inf."""
-    scores = _as_floats(name, values)
-    if scores.ndim != 1:
-        raise ValueError(
-            f"{name} must hold one number for each point; got shape {scores.shape}. Flatten it."
-        )
+    scores = _as_floats(name, values, 1, "one number for each point", infinite)
     if len(scores) == 0 and not empty:
         raise ValueError(
-            f"{name} must hold at least one calibration point; got none. "
-            "Hold out some labelled points."
+            f"{name} must hold at least one calibration point; got none. Hold out labeled points."
         )
-    _check_finite(name, np.where(scores == np.inf, 0.0, scores) if infinite else scores)
     return scores
 
 
 def as_probabilities(values: ArrayLike) -> np.ndarray:
     """Class probabilities (N, K) in float64."""
-    probabilities = _as_floats("probabilities", values)
-    if probabilities.ndim != 2:
-        raise ValueError(
-            "probabilities must have a row for each point and a column for each class; got shape "
-            f"{probabilities.shape}. Pass the output of predict_proba."
-        )
-    _check_finite("probabilities", probabilities)
-    return probabilities
+    return _as_floats("probabilities", values, 2, "a row for each point, a column for each class")
 
 
 def as_classes(name: str, values: ArrayLike) -> np.ndarray:
@@ -80,19 +67,21 @@ def check_same_length(**columns: Any) -> None:
         )
 
 
-def _as_floats(name: str, values: ArrayLike) -> np.ndarray:
+def _as_floats(
+    name: str, values: ArrayLike, ndim: int, meaning: str, infinite: bool = False
+) -> np.ndarray:
     try:
-        return np.asarray(values, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
             f"{name} must hold numbers; got a {type(values).__name__} with other content."
         ) from None
-
-
-def _check_finite(name: str, values: np.ndarray) -> None:
-    n_bad = int((~np.isfinite(values)).sum())
+    if array.ndim != ndim:
+        raise ValueError(f"{name} must hold {meaning}; got shape {array.shape}. Reshape it.")
+    n_bad = int((~np.isfinite(array) & ~(infinite & (array == np.inf))).sum())
     if n_bad:
         raise ValueError(
-            f"{name} must hold finite numbers; {n_bad} of {values.size} are NaN or infinite. "
+            f"{name} must hold finite numbers; {n_bad} of {array.size} are NaN or infinite. "
             "Check the rows for which the model gave no score."
         )
+    return array

@@ -45,12 +45,7 @@ def conformal_threshold(scores: ArrayLike, false_alarm: float) -> float:
 def fewest_scores(false_alarm: float) -> int:
     """Number of calibration points from which the threshold for `false_alarm` is finite.
 
-    The rank ceil((N + 1) (1 - a)) is at most N if and only if N >= ceil(1 / a) - 1.
-
-    Examples
-    --------
-    >>> fewest_scores(0.05), fewest_scores(0.01)
-    (19, 99)
+    The rank ceil((N + 1) (1 - a)) is at most N if and only if N >= ceil(1 / a) - 1: 19 for 5 %.
     """
     return math.ceil(1 / as_share("false_alarm", false_alarm)) - 1
 
@@ -110,14 +105,10 @@ def prediction_set_threshold(probabilities: ArrayLike, labels: ArrayLike, covera
 
 
 def prediction_sets(probabilities: ArrayLike, threshold: float) -> np.ndarray:
-    """Which classes (N, K) belong to each prediction set, which may hold several classes or none.
+    """Which classes (N, K) belong to each prediction set: those with 1 - p(class) <= `threshold`.
 
-    Parameters
-    ----------
-    probabilities : array of shape (N, K)
-        Class probabilities.
-    threshold : float
-        Largest allowed 1 - p(class), as returned by `prediction_set_threshold`.
+    The class `probabilities` are (N, K); `prediction_set_threshold` gives the threshold. A set may
+    hold several classes, or none.
     """
     return 1 - checks.as_probabilities(probabilities) <= threshold
 

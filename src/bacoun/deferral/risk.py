@@ -1,12 +1,11 @@
 """Selective prediction: the largest set of points whose error rate is bounded with confidence.
 
 Sort the calibration points by uncertainty, and take those strictly below the (s + 1)-th. Given that
-threshold alone, and not the scores below it, they are s independent draws from the region below it:
-their errors are binomial, and the exact binomial test is valid. The sizes s depend only on the
-number of points, `max_error` and `confidence`, never on labels. They are tested in ascending order,
-each at the full level, and the last one before the first failure is kept (fixed-sequence testing).
-To be wrong, the first region with too many errors must pass, with probability at most
-1 - confidence.
+threshold alone, they are s independent draws from the region below it, so the exact binomial test
+is valid. The sizes s depend only on the number of points, `max_error` and `confidence`, never on
+labels. They are tested in ascending order, each at the full level, and the last one before the
+first failure is kept (fixed-sequence testing). To be wrong, the first region with too many errors
+must pass, with probability at most 1 - confidence.
 
 Taking the thresholds from the same scores costs one assumption: the error rate does not fall as the
 uncertainty rises. With `thresholds` chosen on other points, nothing is assumed.
@@ -148,16 +147,9 @@ points, or a weaker bound.
 
 
 def points_needed(max_error: float, confidence: float, n_errors: int = 0) -> int:
-    """Fewest accepted calibration points that support a bound.
+    """Fewest accepted calibration points, `n_errors` of them wrong, that support a bound.
 
-    Parameters
-    ----------
-    max_error : float
-        Largest error rate among accepted points, between 0 and 1.
-    confidence : float
-        Confidence with which the bound holds, between 0 and 1.
-    n_errors : int
-        Number of errors among these points.
+    The bound is an error rate of at most `max_error`, with `confidence`; both between 0 and 1.
 
     Examples
     --------
@@ -172,13 +164,7 @@ def points_needed(max_error: float, confidence: float, n_errors: int = 0) -> int
 
 
 def upper_bound(n_errors: int, n_points: int, confidence: float) -> float:
-    """Exact upper confidence bound of an error rate, given `n_errors` errors in `n_points`.
-
-    Examples
-    --------
-    >>> round(upper_bound(0, 299, 0.95), 5)
-    0.00997
-    """
+    """Exact upper confidence bound of an error rate, given `n_errors` errors in `n_points`."""
     if n_errors >= n_points:
         return 1.0
     return float(special.betaincinv(n_errors + 1, n_points - n_errors, confidence))

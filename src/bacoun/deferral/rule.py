@@ -126,10 +126,8 @@ class DeferralRule:
 
         Parameters
         ----------
-        ood_score : array of shape (N,)
-            The score that the rule was calibrated on; +inf is always unfamiliar.
-        total : array of shape (N,)
-            Total uncertainty, in nats.
+        ood_score, total : array of shape (N,)
+            The scores that the rule was calibrated on; an `ood_score` of +inf is always unfamiliar.
         predicted : array of shape (N,), optional
             Index of the predicted class; required by a rule with class thresholds.
         """

@@ -1,7 +1,4 @@
-"""Tables: a CSV or Parquet file -> numbers -> a model that scores such files, and says when not to.
-
-Columns of any kind enter; a table with predictions, uncertainties and decisions leaves.
-"""
+"""Tables: CSV or Parquet files -> features -> predictions, uncertainties and decisions."""
 
 from __future__ import annotations
 
@@ -27,16 +24,10 @@ __all__ = [
     "write_table",
 ]
 
-# Imported when first asked for: a file that is no table is refused before torch is there.
-_HOMES = {
-    "Column": "bacoun.tabular.encoding",
-    "TableEncoder": "bacoun.tabular.encoding",
-    "TableModel": "bacoun.tabular.model",
-    "find_ids": "bacoun.tabular.encoding",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    """Import on first use: a file that is not a table is refused without waiting for torch."""
+    if name not in ("Column", "TableEncoder", "TableModel", "find_ids"):
         raise AttributeError(f"module 'bacoun.tabular' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    module = "model" if name == "TableModel" else "encoding"
+    return getattr(import_module(f"bacoun.tabular.{module}"), name)

@@ -1,4 +1,4 @@
-"""TableModel: a table with a target column -> a classifier and a rule -> scored tables."""
+"""TableModel: a table with a target column -> a classifier and a deferral rule -> scored tables."""
 
 from __future__ import annotations
 
@@ -28,29 +28,31 @@ from bacoun.tabular.encoding import TableEncoder, find_ids
 from bacoun.tabular.labels import read_labels
 from bacoun.uncertainty import expected_calibration_error
 
-_USUAL_ERROR = 0.01  # asked for where the data can support it
+_DEFAULT_ERROR = 0.01  # the bound that "auto" tries
 
-# A threshold is the score of a calibration row. Single precision leaves the last digits to the
-# other rows of a block; the rule sees those that it does not, so that they cannot tip the balance.
+# A threshold is the score of a calibration row, whose last digits in single precision depend on the
+# other rows of its chunk. The rule is given rounded scores, so that they cannot change a decision.
 _DECIMALS_OF_NATS, _DECIMALS_OF_SCORE = 5, 2
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """All that turns a table into decisions.
+    """A classifier for tables, with the encoding of its columns and its deferral rule.
 
     Attributes
     ----------
     classifier : BaCOUnClassifier
+        Fitted on the encoded training rows.
     encoder : TableEncoder
+        Turns tables into features.
     rule : DeferralRule
-        Calibrated on rows that the classifier did not learn from.
+        Calibrated on rows that were held out from training.
     target : str
         Name of the column with the labels.
     facts : dict
-        Plain values: rows, classes, how well it does on the calibration rows, what was left out.
+        Plain values: number of rows, classes, quality on the calibration rows, dropped columns.
     made : dict of str
-        When it was "fitted", and "with" which versions of what.
+        When it was "fitted", and "with" which library versions.
     calibration : dict of ndarray of shape (n_calibration,)
         "ood_score" of the calibration rows, +inf for an unseen category, their "total" uncertainty,
         and whether the prediction was "correct".
@@ -60,8 +62,8 @@ class TableModel:
     >>> from sklearn.datasets import load_iris
     >>> iris = load_iris(as_frame=True).frame
     >>> model = TableModel.fit(iris, "target", quick=True)
-    >>> strange = iris.head(1) * 9
-    >>> print(*model.score(strange)["reason"])
+    >>> far_away = iris.head(1) * 9
+    >>> print(*model.score(far_away)["reason"])
     unfamiliar
     """
 
@@ -91,83 +93,94 @@ class TableModel:
         verbose: bool = False,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Self:
-        """Learn from a table whose column `target` holds the labels.
+        """Train a classifier on a table, and calibrate its deferral rule on held-out rows.
 
         Parameters
         ----------
+        frame : DataFrame of N rows
+            Columns of numbers, booleans or text, and the target.
+        target : str
+            Name of the column with the labels.
+        random_state : int
+            Seed of the split and of the classifier.
         impute : bool
-            Fill missing values, and tell the classifier where; see `TableEncoder.fit`.
+            Replace missing values by the median or the most frequent value, and add a 0/1 feature
+            for them; otherwise they are an error.
         calibration_share : float
-            Share of the rows, drawn from each class, that is kept aside for the rule.
-        false_alarm, confidence, per_class
-            Of the rule, as in `DeferralRule.calibrate`.
+            Fraction of the rows, stratified by class, that is held out to calibrate the rule.
+        false_alarm : float
+            Largest fraction of in-distribution rows that may be flagged as unfamiliar.
         max_error : float, "auto" or None
-            Largest share of errors among accepted rows. If the data cannot support what is asked
-            for, nothing is accepted. "auto" asks for 0.01 and goes without a bound where the data
-            cannot support it; `facts["error_bound"]` says which. None: no bound.
+            Largest error rate among accepted rows. Without enough evidence for it, no row is
+            accepted. "auto" tries 0.01, and sets no bound if the evidence is missing;
+            `facts["error_bound"]` says which. None: no bound.
+        confidence : float
+            Confidence with which `max_error` holds.
+        per_class : bool
+            Guarantee `false_alarm` within each predicted class with enough calibration rows.
         quick : bool
-            Settings for a first look: seconds instead of minutes.
+            Use settings for a first look: seconds instead of minutes.
         classifier : BaCOUnClassifier, optional
-            Settings of yours, with a boundary; it is fitted in place. None: the default ones, or
-            the quick ones.
+            Your own settings, with a boundary; it is fitted in place. None: the default or the
+            quick ones.
+        verbose : bool
+            Show progress bars on stderr.
         checkpoint : path or Checkpoint, optional
-            Folder to keep progress in and to go on from; see `BaCOUnClassifier.fit`.
+            Folder to save progress to, and to resume from after an interruption.
         """
-        asked = _USUAL_ERROR if max_error == "auto" else max_error
-        shares = {"calibration_share": calibration_share, "false_alarm": false_alarm}
-        shares |= {"confidence": confidence} | ({} if asked is None else {"max_error": asked})
-        for name, share in shares.items():
-            as_share(name, share)
+        bound = _DEFAULT_ERROR if max_error == "auto" else max_error
+        fractions = {"calibration_share": calibration_share, "false_alarm": false_alarm}
+        fractions |= {"confidence": confidence} | ({} if bound is None else {"max_error": bound})
+        for name, fraction in fractions.items():
+            as_share(name, fraction)
         if not 0 <= random_state < 2**32:
-            raise ValueError(
-                f"random_state must be a whole number from 0 to {2**32 - 1}; got {random_state}."
-            )
+            raise ValueError(f"random_state must be from 0 to {2**32 - 1}; got {random_state}.")
         labels = read_labels(frame, target)
         table = frame.drop(columns=target)
-        learn, keep = _split(labels, calibration_share, random_state)
-        encoder = TableEncoder().fit(table.iloc[learn], impute, find_ids(table))
-        points = encoder.transform(table.iloc[learn])
-        encoder.transform(table.iloc[keep])  # what is wrong there is better said before the work
+        train, held_out = _split(labels, calibration_share, random_state)
+        encoder = TableEncoder().fit(table.iloc[train], impute, find_ids(table))
+        points = encoder.transform(table.iloc[train])
+        encoder.transform(table.iloc[held_out])  # errors there are better raised before the fit
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
         classifier = classifier or make(random_state=random_state, verbose=verbose)
-        classifier.fit(points, labels[learn], checkpoint=checkpoint)
+        classifier.fit(points, labels[train], checkpoint=checkpoint)
 
-        answers = _answer(classifier, encoder, table.iloc[keep])
-        truth = np.searchsorted(classifier.classes_, labels[keep])
+        scored = _Scored.of(classifier, encoder, table.iloc[held_out])
+        truth = np.searchsorted(classifier.classes_, labels[held_out])
         options = {"false_alarm": false_alarm, "confidence": confidence, "per_class": per_class}
-        rule = answers.calibrate(truth, max_error=asked, **options)
-        bound = "No bound on errors was asked for."
+        rule = scored.calibrate(truth, max_error=bound, **options)
+        error_bound = "No error bound was requested."
         if rule.acceptance is not None:
-            bound = rule.acceptance.statement
+            error_bound = rule.acceptance.statement
             if max_error == "auto" and rule.acceptance.threshold is None:
-                rule = answers.calibrate(truth, max_error=None, **options)
-                bound += " So no bound on errors is promised."
+                rule = scored.calibrate(truth, max_error=None, **options)
+                error_bound += " So no error bound is guaranteed."
         facts = {
             "rows": len(frame),
-            "training_rows": len(learn),
-            "calibration_rows": len(keep),
+            "training_rows": len(train),
+            "calibration_rows": len(held_out),
             "classes": {str(label): int((labels == label).sum()) for label in classifier.classes_},
             "features": len(encoder.feature_names_),
             "dropped_columns": dict(encoder.dropped_),
-            **answers.quality(truth),
-            "error_bound": bound,
+            **scored.quality(truth),
+            "error_bound": error_bound,
             "seed": random_state,
             "impute": impute,
             "quick": quick,
-            "data_digest": _digest(frame),
+            "data_digest": _checksum(frame),
         }
-        return cls(classifier, encoder, rule, target, facts, _made_now(), answers.scores(truth))
+        return cls(classifier, encoder, rule, target, facts, _made_now(), scored.calibration(truth))
 
     @property
     def added_columns(self) -> list[str]:
         """Names of the columns that `score` returns."""
         each = [f"p_{label}" for label in self.classifier.classes_]
         parts = ["total", "aleatoric", "epistemic"]
-        unfamiliar = ["ood_score", "ood_probability", "log_density"]
-        return ["prediction", *each, *parts, *unfamiliar, "decision", "reason"]
+        ood = ["ood_score", "ood_probability", "log_density"]
+        return ["prediction", *each, *parts, *ood, "decision", "reason"]
 
     def score(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Predictions, uncertainties and decisions for each row, with the index of `frame`.
+        """Predictions, uncertainties and decisions for each row of `frame`, with the same index.
 
         Returns
         -------
@@ -177,20 +190,23 @@ class TableModel:
             `reason`, "" or "unfamiliar" or "ambiguous". A row with a category that was not seen in
             training is unfamiliar, whatever its `ood_score`.
         """
-        answers = _answer(self.classifier, self.encoder, frame)
-        given = answers.given
+        scored = _Scored.of(self.classifier, self.encoder, frame)
+        given = scored.evaluation
         columns = [
-            self.classifier.classes_[answers.predicted],
+            self.classifier.classes_[scored.predicted],
             *given.probabilities.T,
             *(given.total, given.aleatoric, given.epistemic),
             *(given.ood_score, given.ood_probability, given.log_density),
-            *self.rule.decide(*answers.rounded(), answers.predicted),
+            *self.rule.decide(*scored.rounded(), scored.predicted),
         ]
         named = dict(zip(self.added_columns, columns, strict=True))
         return pd.DataFrame(named, index=frame.index)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the model to a new folder of JSON and safetensors, whole or not at all."""
+        """Write the model atomically to the folder `path`, as JSON and safetensors.
+
+        The folder must not exist yet; with `overwrite`, a saved model there is replaced.
+        """
         content = {
             "classifier": to_state(self.classifier),
             "encoder": self.encoder.to_dict(),
@@ -204,7 +220,7 @@ class TableModel:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model that `save` wrote."""
+        """Read the model that `save` wrote to the folder `path`."""
         content = read_folder(path)
         if "encoder" not in content:
             raise ValueError(
@@ -223,59 +239,57 @@ class TableModel:
             )
 
 
-class _Answers(NamedTuple):
-    """What a classifier says of N rows."""
+class _Scored(NamedTuple):
+    """What a classifier predicts for N rows."""
 
-    given: Evaluation[np.ndarray]
+    evaluation: Evaluation[np.ndarray]
     unseen: np.ndarray  # (N,), rows with a category not seen in training
+
+    @classmethod
+    def of(cls, classifier: BaCOUnClassifier, encoder: TableEncoder, frame: pd.DataFrame) -> Self:
+        points, unseen = encoder.transform_with_unseen(frame)
+        return cls(classifier.evaluate(points), unseen)
 
     @property
     def predicted(self) -> np.ndarray:
         """Index (N,) of the most likely class."""
-        return self.given.probabilities.argmax(axis=1)
+        return self.evaluation.probabilities.argmax(axis=1)
 
     @property
     def ood_score(self) -> np.ndarray:
-        """How unfamiliar (N,) the rows are; infinitely so where a category is unseen."""
-        return np.where(self.unseen, np.inf, self.given.ood_score)
+        """OOD score (N,), infinite for an unseen category."""
+        return np.where(self.unseen, np.inf, self.evaluation.ood_score)
 
     def rounded(self) -> tuple[np.ndarray, np.ndarray]:
-        """What the rule sees of `ood_score` (N,) and of total uncertainty (N,)."""
-        without_doubt = self.given.ood_probability is None  # then the score is one of nats
-        decimals = _DECIMALS_OF_NATS if without_doubt else _DECIMALS_OF_SCORE
-        return self.ood_score.round(decimals), self.given.total.round(_DECIMALS_OF_NATS)
+        """`ood_score` (N,) and total uncertainty (N,), as the rule is given them."""
+        in_nats = self.evaluation.ood_probability is None  # without doubt, the score is epistemic
+        decimals = _DECIMALS_OF_NATS if in_nats else _DECIMALS_OF_SCORE
+        return self.ood_score.round(decimals), self.evaluation.total.round(_DECIMALS_OF_NATS)
 
     def calibrate(self, truth: np.ndarray, **options: Any) -> DeferralRule:
-        """A rule for rows like these, given the index (N,) of their classes."""
+        """The rule for such rows, given the class indices `truth` (N,)."""
         right = self.predicted == truth
         return DeferralRule.calibrate(*self.rounded(), right, self.predicted, **options)
 
-    def scores(self, truth: np.ndarray) -> dict[str, np.ndarray]:
-        """What the rule was calibrated on, before rounding."""
+    def calibration(self, truth: np.ndarray) -> dict[str, np.ndarray]:
+        """The scores that the rule is calibrated on, before rounding."""
         right = self.predicted == truth
-        return {"ood_score": self.ood_score, "total": self.given.total, "correct": right}
+        return {"ood_score": self.ood_score, "total": self.evaluation.total, "correct": right}
 
     def quality(self, truth: np.ndarray) -> dict[str, float | None]:
-        """Accuracy, area under the ROC curve, calibration error; None where not defined."""
-        n_classes = self.given.probabilities.shape[1]
-        auc = None
+        """Accuracy, area under the ROC curve and calibration error; None if not defined."""
+        probabilities = self.evaluation.probabilities
+        auc, n_classes = None, probabilities.shape[1]
         if len(np.unique(truth)) == n_classes:
-            scores = self.given.probabilities[:, 1] if n_classes == 2 else self.given.probabilities
+            scores = probabilities[:, 1] if n_classes == 2 else probabilities
             auc = float(roc_auc_score(truth, scores, multi_class="ovr"))
-        return {
-            "accuracy": float((self.predicted == truth).mean()),
-            "auc": auc,
-            "ece": expected_calibration_error(self.given.probabilities, truth),
-        }
-
-
-def _answer(classifier: BaCOUnClassifier, encoder: TableEncoder, frame: pd.DataFrame) -> _Answers:
-    points, unseen = encoder.transform_with_unseen(frame)
-    return _Answers(classifier.evaluate(points), unseen)
+        accuracy = float((self.predicted == truth).mean())
+        ece = expected_calibration_error(probabilities, truth)
+        return {"accuracy": accuracy, "auc": auc, "ece": ece}
 
 
 def _made_now() -> dict[str, str]:
-    """The moment, and the versions of all that a model's numbers depend on."""
+    """The time, and the versions of all libraries that affect a model's numbers."""
     libraries = ("bacoun", "torch", "zuko", "numpy", "scipy", "scikit-learn", "pandas")
     versions = [f"{name} {version(name)}" for name in libraries]
     return {
@@ -285,23 +299,22 @@ def _made_now() -> dict[str, str]:
 
 
 def _split(labels: np.ndarray, share: float, random_state: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to learn from and rows to keep aside, in their order; each class is in both."""
-    rows = np.arange(len(labels))
-    n_classes = len(np.unique(labels))
-    n_keep = round(share * len(labels))
-    if not n_classes <= n_keep <= len(labels) - 2 * n_classes:
+    """Indices of training and held-out rows, both sorted and with rows of each class."""
+    n_rows, n_classes = len(labels), len(np.unique(labels))
+    n_held_out = round(share * n_rows)
+    if not n_classes <= n_held_out <= n_rows - 2 * n_classes:
         raise ValueError(
             f"calibration_share must leave rows of each class on both sides; {share:g} of "
-            f"{len(labels)} rows does not, with {n_classes} classes. Try 0.2, or bring more rows."
+            f"{n_rows} rows does not, with {n_classes} classes. Try 0.2, or add rows."
         )
-    learn, keep = train_test_split(
-        rows, test_size=n_keep, stratify=labels, random_state=random_state
+    train, held_out = train_test_split(
+        np.arange(n_rows), test_size=n_held_out, stratify=labels, random_state=random_state
     )
-    return np.sort(learn), np.sort(keep)
+    return np.sort(train), np.sort(held_out)
 
 
-def _digest(frame: pd.DataFrame) -> str:
-    """A fingerprint of the table's names and content."""
-    digest = hashlib.sha256("\0".join(map(str, frame.columns)).encode())
-    digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
-    return digest.hexdigest()
+def _checksum(frame: pd.DataFrame) -> str:
+    """Checksum of a table's column names and content."""
+    checksum = hashlib.sha256("\0".join(map(str, frame.columns)).encode())
+    checksum.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+    return checksum.hexdigest()

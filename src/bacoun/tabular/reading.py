@@ -1,7 +1,7 @@
-"""Tables in files: CSV or Parquet, whole or a piece at a time, or one sentence on what is wrong.
+"""Read tables from CSV or Parquet files, whole or in chunks; a bad file is refused in one sentence.
 
-A text file is surveyed before it is read: pandas fills short rows and renames columns without a
-word. The survey also counts the rows, so that a long run can say how far it is.
+A text file is surveyed before it is read, because pandas silently fills short rows and renames
+columns. The survey also counts the rows, for the progress bar.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pandas as pd
 TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET = (".parquet",)
 
-# What pandas takes for a missing value, spelled out so that it is the same in every version.
+# The missing values of pandas, spelled out so that they are the same in every version.
 # fmt: off
 MISSING = frozenset(
     ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
@@ -31,20 +31,24 @@ MISSING = frozenset(
 )
 # fmt: on
 
-# A piece of a table holds about this many cells: 100,000 rows of 20 columns. Its rows are a
-# multiple of the blocks in which a classifier scores many, so that pieces score as the whole does.
+_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
+
+# A chunk has about this many cells: 100,000 rows of 20 columns. Its rows are a multiple of the
+# chunks in which a classifier scores, so that they give the same scores as the whole table.
 _CELLS = 2_000_000
-_BLOCK = 2048
+_SCORING_CHUNK = 2048
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What is in a table file, without its content.
+    """The layout of a table file.
 
     Attributes
     ----------
     columns : tuple of str
+        Names of the columns.
     n_rows : int
+        Number of rows below the header.
     delimiter, encoding : str
         Of a text file; empty for Parquet.
     """
@@ -55,76 +59,74 @@ class Survey:
     encoding: str = ""
 
     @property
-    def piece(self) -> int:
-        """Rows that fit into memory easily, however wide the table is."""
+    def chunk_size(self) -> int:
+        """Number of rows that easily fit into memory, depending on the number of columns."""
         rows = max(1, min(100_000, _CELLS // len(self.columns)))
-        return rows - rows % _BLOCK if rows > _BLOCK else rows
+        return rows - rows % _SCORING_CHUNK if rows > _SCORING_CHUNK else rows
 
 
 def read_table(path: str | PathLike[str]) -> pd.DataFrame:
-    """Read a CSV or Parquet file whole, with the types that pandas finds in it.
+    """Read a CSV or Parquet file as a whole, with the types that pandas infers.
 
     Parameters
     ----------
     path : path
-        Ends in .csv, .tsv, either with .gz, or .parquet. Text is UTF-8, or UTF-16 with its mark;
-        its fields are parted by commas, or by semicolons or tabs if the header has no comma.
+        Ends in .csv, .tsv, either with .gz, or .parquet. Text is UTF-8, or UTF-16 with a BOM; its
+        delimiter is the comma, or the semicolon or tab if the header has no comma.
     """
     file = _checked_path(path)
     survey = survey_table(file)
     if is_parquet(file):
-        with _parquet(file) as parquet, _said_plainly(file):
+        with _open_parquet(file) as parquet:
             return parquet.read().to_pandas(ignore_metadata=True)
-    with _text(file, survey.encoding) as lines:
-        return pd.read_csv(
-            lines,
-            na_values=sorted(MISSING),
-            keep_default_na=False,
-            low_memory=False,
-            **_layout(survey),
-        )
+    options: dict[str, Any] = {
+        "na_values": sorted(MISSING),
+        "keep_default_na": False,
+        "low_memory": False,
+    }
+    with _open_text(file, survey.encoding) as lines:
+        return pd.read_csv(lines, **options, **_layout(survey))
 
 
 def stream_table(
     path: str | PathLike[str], rows: int | None = None, survey: Survey | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Read a table a piece at a time; every piece has the same types.
+    """Read a table in chunks, all with the same types.
 
     Parameters
     ----------
     path : path
-        As in `read_table`.
+        Ends in .csv, .tsv, either with .gz, or .parquet.
     rows : int, optional
-        In a piece; None: as many as make two million cells, at most 100,000.
+        Number of rows per chunk. None: about two million cells, at most 100,000 rows.
     survey : Survey, optional
-        What `survey_table` found, if it was asked before.
+        Result of `survey_table` on this file. None: survey it first.
 
     Yields
     ------
     DataFrame
-        A CSV's cells as the text they are in the file, a Parquet file's in their own types, so
-        that they can be written again unchanged.
+        The cells of a CSV as text, those of Parquet in their own types, so that they can be written
+        again unchanged.
     """
     file = _checked_path(path)
     survey = survey or survey_table(file)
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be at least 1; got {rows}.")
-    size = rows or survey.piece
+    size = rows or survey.chunk_size
     if is_parquet(file):
-        with _parquet(file) as parquet, _said_plainly(file):
+        with _open_parquet(file) as parquet:
             start = 0
             for batch in parquet.iter_batches(batch_size=size):
                 frame = batch.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
-                frame.index = pd.RangeIndex(start, start + len(frame))
-                start += len(frame)
+                frame.index = pd.RangeIndex(start, start := start + len(frame))
                 yield frame
         return
-    with _text(file, survey.encoding) as lines:
+    with _open_text(file, survey.encoding) as lines:
         yield from pd.read_csv(lines, dtype=str, na_filter=False, chunksize=size, **_layout(survey))
 
 
 def survey_table(path: str | PathLike[str]) -> Survey:
-    """Check that a file is a table with a header and at least one row, and count both ways."""
+    """Check that the CSV or Parquet file at `path` has a header and at least one row, and count."""
     file = _checked_path(path)
     survey = _survey_parquet(file) if is_parquet(file) else _survey_text(file)
     if not survey.columns:
@@ -136,28 +138,24 @@ def survey_table(path: str | PathLike[str]) -> Survey:
             f"{'occurs' if len(twice) == 1 else 'occur'} more than once. Rename them."
         )
     if survey.n_rows == 0:
-        raise ValueError(
-            f"'{file}' must have at least one row below its header; it has none. "
-            "Check the filter it went through."
-        )
+        raise ValueError(f"'{file}' must have at least one row below its header; it has none.")
     return survey
 
 
 def is_parquet(path: str | PathLike[str]) -> bool:
-    """Whether the name says Parquet."""
+    """Whether the file name ends in .parquet."""
     return str(path).lower().endswith(PARQUET)
 
 
 def listed(names: Any, most: int = 8) -> str:
-    """Names in quotes, for a message: the first few, and how many more there are."""
+    """Quoted names for a message: at most `most`, and how many more there are."""
     quoted = [f"'{name}'" for name in names]
-    if len(quoted) > most:
-        return f"{', '.join(quoted[:most])} and {len(quoted) - most} more"
-    return ", ".join(quoted)
+    more = f" and {len(quoted) - most} more" if len(quoted) > most else ""
+    return ", ".join(quoted[:most]) + more
 
 
 def check_suffix(path: str | PathLike[str], name: str = "path") -> None:
-    """Refuse a name that does not say what kind of table it is."""
+    """Refuse a file name without the suffix of a table; `name` is that of the argument."""
     if not str(path).lower().endswith(TEXT + PARQUET):
         raise ValueError(
             f"{name} must end in {', '.join(TEXT)} or {PARQUET[0]}; got '{path}'. "
@@ -181,85 +179,73 @@ def _checked_path(path: str | PathLike[str]) -> Path:
 
 
 def _layout(survey: Survey) -> dict[str, Any]:
-    return {
-        "sep": survey.delimiter,
-        "names": list(survey.columns),
-        "header": 0,
-        "index_col": False,
-    }
+    names = list(survey.columns)
+    return {"sep": survey.delimiter, "names": names, "header": 0, "index_col": False}
 
 
 def _survey_text(file: Path) -> Survey:
-    encoding = _encoding(file)
-    with _text(file, encoding) as lines:
-        return _survey_lines(file, lines, encoding)
-
-
-def _survey_lines(file: Path, lines: IO[str], encoding: str) -> Survey:
-    reader: Any = None
-    try:
+    encoding = _find_encoding(file)
+    with _open_text(file, encoding) as lines:
         first = next((line for line in lines if line.strip()), "")
+        unquoted = "\t" if ".tsv" in file.name.lower() else "".join(first.split('"')[::2])
+        delimiter = next((mark for mark in _DELIMITERS if mark in unquoted), ",")
         lines.seek(0)
-        delimiter = "\t" if ".tsv" in file.name.lower() else _delimiter(first)
-        reader = csv.reader(_without_nul(file, lines), delimiter=delimiter, strict=True)
-        full = (row for row in reader if len(row) > 1 or "".join(row).strip())
-        header: list[str] = next(full, [])
-        n_rows = 0
-        for row in full:
-            n_rows += 1
-            if len(row) != len(header):
-                raise ValueError(
-                    f"every row of '{file}' must have {len(header)} fields as its header has; "
-                    f"line {reader.line_num} has {len(row)}. Correct that line, or quote fields "
-                    f"that hold a {_NAMES[delimiter]}."
-                )
-    except csv.Error as error:
-        raise ValueError(
-            f"quotes in '{file}' must come in pairs around a field; at line {reader.line_num}: "
-            f"{error}. Correct that line."
-        ) from None
-    columns = tuple(name or f"Unnamed: {i}" for i, name in enumerate(header))  # as pandas says
+        reader = csv.reader(_checked_lines(file, lines), delimiter=delimiter, strict=True)
+        try:
+            header, n_rows = _count_rows(file, reader, _DELIMITERS[delimiter])
+        except csv.Error as error:
+            raise ValueError(
+                f"quotes in '{file}' must come in pairs around a field; at line {reader.line_num}: "
+                f"{error}. Correct that line."
+            ) from None
+    columns = tuple(name or f"Unnamed: {i}" for i, name in enumerate(header))  # as in pandas
     return Survey(columns, n_rows, delimiter, encoding)
 
 
-_NAMES = {",": "comma", ";": "semicolon", "\t": "tab"}
+def _count_rows(file: Path, reader: Any, delimiter: str) -> tuple[list[str], int]:
+    """The header, and the number of rows below it, all of the same length; skips blank lines."""
+    rows = (row for row in reader if len(row) > 1 or "".join(row).strip())
+    header: list[str] = next(rows, [])
+    n_rows = 0
+    for row in rows:
+        n_rows += 1
+        if len(row) != len(header):
+            raise ValueError(
+                f"every row of '{file}' must have {len(header)} fields like its header; line "
+                f"{reader.line_num} has {len(row)}. Correct that line, or quote fields that "
+                f"contain a {delimiter}."
+            )
+    return header, n_rows
 
 
-def _delimiter(header: str) -> str:
-    outside = "".join(header.split('"')[::2])
-    return next((mark for mark in _NAMES if mark in outside), ",")
-
-
-def _encoding(file: Path) -> str:
-    with _bytes(file) as raw:
+def _find_encoding(file: Path) -> str:
+    with _open_bytes(file) as raw:
         start = raw.read(4)
-    for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
-        if start.startswith(mark):
-            return encoding
-    if start[:2] in (b"PK", b"\x1f\x8b") or start == b"PAR1":
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if start.startswith((b"PK", b"\x1f\x8b", b"PAR1")):
         raise ValueError(
-            f"'{file}' must be text as its name says; it is compressed or Parquet. "
-            "Rename or unpack it."
+            f"'{file}' must be text, by its name; it is compressed or Parquet. "
+            "Rename or decompress it."
         )
     return "utf-8-sig"
 
 
 @contextmanager
-def _bytes(file: Path) -> Iterator[Any]:
-    packed = file.name.lower().endswith(".gz")
+def _open_bytes(file: Path) -> Iterator[Any]:
     try:
-        with gzip.open(file) if packed else file.open("rb") as raw:
+        with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as raw:
             yield raw
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(
-            f"'{file}' must be a whole gzip file; unpacking failed: {error}. Copy it again."
+            f"'{file}' must be a complete gzip file; decompressing failed: {error}. Copy it again."
         ) from None
 
 
 @contextmanager
-def _text(file: Path, encoding: str) -> Iterator[IO[str]]:
+def _open_text(file: Path, encoding: str) -> Iterator[IO[str]]:
     try:
-        with _bytes(file) as raw, io.TextIOWrapper(raw, encoding=encoding, newline="") as lines:
+        with _open_bytes(file) as raw, io.TextIOWrapper(raw, encoding, newline="") as lines:
             yield lines
     except UnicodeError:
         raise ValueError(
@@ -269,8 +255,8 @@ def _text(file: Path, encoding: str) -> Iterator[IO[str]]:
 
 def _first_bad_byte(file: Path, encoding: str) -> str:
     if encoding == "utf-16":
-        return "it begins as UTF-16 and does not go on so"
-    with _bytes(file) as raw:
+        return "it starts as UTF-16, but is not valid UTF-16"
+    with _open_bytes(file) as raw:
         for number, line in enumerate(raw, start=1):
             try:
                 line.decode()
@@ -279,12 +265,12 @@ def _first_bad_byte(file: Path, encoding: str) -> str:
     return "it is not"
 
 
-def _without_nul(file: Path, lines: IO[str]) -> Iterator[str]:
+def _checked_lines(file: Path, lines: IO[str]) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         if "\0" in line:
             raise ValueError(
                 f"'{file}' must be text; line {number} has a NUL byte. It may be UTF-16 without "
-                "its mark, or no text at all; save it again as UTF-8."
+                "a BOM, or binary; save it again as UTF-8."
             )
         yield line
 
@@ -293,34 +279,26 @@ def _without_nul(file: Path, lines: IO[str]) -> Iterator[str]:
 
 
 def _survey_parquet(file: Path) -> Survey:
-    with _parquet(file) as parquet:
+    with _open_parquet(file) as parquet:
         return Survey(tuple(parquet.schema_arrow.names), parquet.metadata.num_rows)
 
 
 @contextmanager
-def _parquet(file: Path) -> Iterator[Any]:
+def _open_parquet(file: Path) -> Iterator[Any]:
+    """Open a Parquet file; what pyarrow says of a broken one becomes one sentence."""
     try:
+        from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError:
         raise ImportError(
             "Parquet needs pyarrow, which is not installed. Run pip install 'bacoun[parquet]', "
             "or use CSV."
         ) from None
-    with _said_plainly(file):
-        parquet = ParquetFile(file)
-    with parquet:
-        yield parquet
-
-
-@contextmanager
-def _said_plainly(file: Path) -> Iterator[None]:
-    """Turn what pyarrow says of a broken file into one sentence."""
-    from pyarrow import ArrowException
-
     try:
-        yield
+        with ParquetFile(file) as parquet:
+            yield parquet
     except (ArrowException, OSError) as error:
         reason = str(error).strip().splitlines()[0][:120].rstrip(".")
         raise ValueError(
-            f"'{file}' must be a whole Parquet file; reading failed: {reason}. Export it again."
+            f"'{file}' must be a complete Parquet file; reading failed: {reason}. Export it again."
         ) from None

@@ -1,4 +1,4 @@
-"""Tables to files, a piece at a time: the file appears whole or not at all."""
+"""Write tables in chunks; the file is written atomically."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ Write = Callable[[pd.DataFrame], None]
 
 @contextmanager
 def write_table(path: str | PathLike[str], delimiter: str = ",") -> Iterator[Write]:
-    """Open a table file for writing; yields a function that adds a piece to it.
+    """Open a table file for writing; yields a function that appends a chunk.
 
     Parameters
     ----------
     path : path
-        Its name says CSV or Parquet, as in `read_table`. A file there is replaced at the end.
+        Ends in .csv, .tsv, either with .gz, or .parquet. An existing file is replaced at the end.
     delimiter : str
-        Between the fields of a .csv file.
+        Between the fields of a .csv file; a .tsv file has tabs.
     """
     file = Path(path)
     check_suffix(file)
-    with atomic_write(file) as raw, ExitStack() as opened:
+    with atomic_write(file) as raw, ExitStack() as stack:
         if is_parquet(file):
-            yield opened.enter_context(_parquet(raw))
+            yield stack.enter_context(_parquet_writer(raw))
         else:
-            yield _text(opened, raw, file.name.lower(), delimiter)
+            yield _text_writer(stack, raw, file.name.lower(), delimiter)
 
 
-def _text(opened: ExitStack, raw: IO[bytes], name: str, delimiter: str) -> Write:
+def _text_writer(stack: ExitStack, raw: IO[bytes], name: str, delimiter: str) -> Write:
     content: Any = raw
-    if name.endswith(".gz"):  # no name and no time inside: the same table gives the same bytes
+    if name.endswith(".gz"):  # without name and time: the same table gives the same bytes
         content = gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0)
-        opened.callback(content.close)
+        stack.callback(content.close)
     lines = io.TextIOWrapper(content, encoding="utf-8", newline="")
-    opened.callback(lines.detach)  # flushes, and leaves what is below open
-    mark = "\t" if ".tsv" in name else delimiter
-    begun = False
+    stack.callback(lines.detach)  # flushes, and leaves the underlying file open
+    options: dict[str, Any] = {"sep": "\t" if ".tsv" in name else delimiter, "index": False}
+    is_first = True
 
     def write(frame: pd.DataFrame) -> None:
-        nonlocal begun
-        frame.to_csv(lines, sep=mark, index=False, header=not begun, lineterminator="\n")
-        begun = True
+        nonlocal is_first
+        frame.to_csv(lines, header=is_first, lineterminator="\n", **options)
+        is_first = False
 
     return write
 
 
 @contextmanager
-def _parquet(raw: IO[bytes]) -> Iterator[Write]:
+def _parquet_writer(raw: IO[bytes]) -> Iterator[Write]:
     import pyarrow
     from pyarrow.parquet import ParquetWriter
     from pyarrow.types import is_floating
@@ -68,9 +68,9 @@ def _parquet(raw: IO[bytes]) -> Iterator[Write]:
         nonlocal writer
         table = pyarrow.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
         if writer is None:
-            # Measurements hardly ever repeat: a dictionary of them takes time, and more room.
-            few = [each.name for each in table.schema if not is_floating(each.type)]
-            writer = ParquetWriter(raw, table.schema, use_dictionary=few)
+            # Floats hardly ever repeat: dictionary encoding costs time, and space.
+            encoded = [each.name for each in table.schema if not is_floating(each.type)]
+            writer = ParquetWriter(raw, table.schema, use_dictionary=encoded)
         writer.write_table(table.cast(writer.schema))
 
     try:

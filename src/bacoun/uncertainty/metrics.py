@@ -42,11 +42,6 @@ def aupr(inside: ArrayLike, outside: ArrayLike) -> float:
     ----------
     inside, outside : array of shape (n,) and (m,)
         Uncertainty of in-distribution and of OOD points.
-
-    Examples
-    --------
-    >>> aupr(inside=[0.1, 0.2, 0.3], outside=[0.25, 0.9])
-    0.8333333333333333
     """
     inside, outside = _as_scores(inside=inside, outside=outside)
     is_outside = np.repeat([False, True], [len(inside), len(outside)])
@@ -63,11 +58,6 @@ def fpr_at_tpr(inside: ArrayLike, outside: ArrayLike, tpr: float = 0.95) -> floa
         Uncertainty of in-distribution and of OOD points.
     tpr : float
         True positive rate, in (0, 1].
-
-    Examples
-    --------
-    >>> fpr_at_tpr(inside=[0.1, 0.2, 0.3, 0.4], outside=[0.35, 0.5, 0.9])
-    0.25
     """
     inside, outside = _as_scores(inside=inside, outside=outside)
     threshold = np.sort(outside)[-_count("tpr", tpr, len(outside))]
@@ -75,9 +65,9 @@ def fpr_at_tpr(inside: ArrayLike, outside: ArrayLike, tpr: float = 0.95) -> floa
 
 
 def change_from(inside: ArrayLike, outside: ArrayLike) -> float:
-    """Relative change of the mean from in-distribution to OOD: the paper's "Pct Change".
+    """Relative change of the mean, the paper's "Pct Change": 1.0 is twice as high for OOD points.
 
-    1.0 means twice as high, -0.5 half as high; NaN or infinite if the mean of `inside` is 0.
+    NaN or infinite if the mean of `inside` is 0.
 
     Parameters
     ----------
@@ -135,11 +125,6 @@ def negative_log_likelihood(probabilities: ArrayLike, labels: ArrayLike) -> floa
         Class probabilities.
     labels : array of shape (N,)
         Column of the true class, 0 to K-1.
-
-    Examples
-    --------
-    >>> round(negative_log_likelihood([[0.5, 0.5], [0.5, 0.5]], [0, 1]), 4)
-    0.6931
     """
     table, truth = _as_predictions(probabilities, labels)
     with np.errstate(divide="ignore"):
@@ -194,7 +179,7 @@ def aurc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
 
 
 def augrc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """Area under the generalised risk-coverage curve: the mean risk of an undetected error.
+    """Area under the generalized risk-coverage curve: the mean risk of an undetected error.
 
     Traub et al. (2024): the probability that a random point is an error and is answered, when
     another random point sets the threshold; ties count half. Half the error rate for a useless
@@ -204,11 +189,6 @@ def augrc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
     ----------
     uncertainty, correct : array of shape (N,)
         Uncertainty of each point, and whether its prediction is correct.
-
-    Examples
-    --------
-    >>> augrc([0.1, 0.2, 0.3, 0.4], [True, True, True, False])
-    0.03125
     """
     answered, errors = _cumulative(uncertainty, correct)
     return float(np.trapezoid([0, *errors], [0, *answered]) / answered[-1] ** 2)
@@ -223,11 +203,6 @@ def risk_at_coverage(uncertainty: ArrayLike, correct: ArrayLike, coverage: float
         Uncertainty of each point, and whether its prediction is correct.
     coverage : float
         Fraction of points to answer, in (0, 1].
-
-    Examples
-    --------
-    >>> risk_at_coverage([0.1, 0.2, 0.3, 0.4], [True, False, True, False], coverage=0.5)
-    0.5
     """
     answered, errors = _cumulative(uncertainty, correct)
     first = np.searchsorted(answered, _count("coverage", coverage, answered[-1]))
@@ -235,9 +210,7 @@ def risk_at_coverage(uncertainty: ArrayLike, correct: ArrayLike, coverage: float
 
 
 def coverage_at_risk(uncertainty: ArrayLike, correct: ArrayLike, risk: float) -> float:
-    """Largest coverage with an error rate of at most `risk`; 0.0 if no threshold reaches it.
-
-    Measured on these points; it guarantees nothing for others.
+    """Largest coverage with an error rate of at most `risk` on these points; 0.0 if there is none.
 
     Parameters
     ----------
@@ -245,11 +218,6 @@ def coverage_at_risk(uncertainty: ArrayLike, correct: ArrayLike, risk: float) ->
         Uncertainty of each point, and whether its prediction is correct.
     risk : float
         Largest error rate among answered points.
-
-    Examples
-    --------
-    >>> coverage_at_risk([0.1, 0.2, 0.3, 0.4], [True, True, True, False], risk=0.1)
-    0.75
     """
     coverages, risks = risk_coverage(uncertainty, correct)
     return float(coverages[risks <= risk].max(initial=0.0))
@@ -262,11 +230,6 @@ def rank_correlation(a: ArrayLike, b: ArrayLike) -> float:
     ----------
     a, b : array of shape (N,)
         Two scores of the same points.
-
-    Examples
-    --------
-    >>> round(rank_correlation([1, 2, 3, 4], [1, 4, 9, 16]), 3)
-    1.0
     """
     a, b = _as_scores(a=a, b=b)
     if len(a) != len(b):

@@ -1,0 +1,24 @@
+"""Check the output path of a command before it does any work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def check_out(out: Path, overwrite: bool, *, is_model: bool = False) -> None:
+    """Refuse a file, or the folder of a model, that cannot be written to `out`."""
+    if out.exists() and not overwrite:
+        raise FileExistsError(
+            f"--out must not exist yet; '{out}' does. Choose another, or pass --overwrite."
+        )
+    if out.exists() and not (out / "model.json" if is_model else out).is_file():
+        kind = "saved model" if is_model else "file"
+        raise FileExistsError(
+            f"--overwrite replaces a {kind}; '{out}' is something else. Choose another."
+        )
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise PermissionError(
+            f"--out must be in a folder that can be written to; '{parent}' cannot. Choose another."
+        )

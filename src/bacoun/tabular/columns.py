@@ -1,0 +1,200 @@
+"""One column of a table: its kind, its values as float64 or text, and where values are missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from bacoun.storage import plain
+from bacoun.tabular.reading import MISSING, listed
+
+Kind = Literal["number", "boolean", "category"]
+
+_MIN_ROWS_FOR_IDS = 10  # with fewer rows, distinct values do not indicate an id
+_MOSTLY_NUMERIC = 0.9  # a text column with so many numbers was meant to be numeric
+_BOOLEANS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
+
+
+class Cells(NamedTuple):
+    """A column's values (N,), float64 or text, and where (N,) they are missing."""
+
+    values: np.ndarray
+    missing: np.ndarray
+
+
+def check_names(frame: pd.DataFrame) -> None:
+    """Refuse column names that are not text, or not unique."""
+    names = frame.columns
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            "column names must be text; got others. Rename them, for instance with "
+            "frame.rename(columns=str)."
+        )
+    if not names.is_unique:
+        raise ValueError(
+            "column names must be unique; these occur more than once: "
+            f"{listed(names[names.duplicated()].unique())}. Rename them."
+        )
+
+
+def is_id(column: pd.Series) -> bool:
+    """Whether a column only numbers or names the rows: consecutive integers, or unique text."""
+    n_rows = len(column)
+    if n_rows < _MIN_ROWS_FOR_IDS or column.isna().any():
+        return False
+    if types.is_integer_dtype(column):
+        return int(column.max()) - int(column.min()) == n_rows - 1 and column.nunique() == n_rows
+    if not _is_text(column):
+        return False
+    text = _as_text(column)
+    mostly_text = np.isnan(_as_numbers(text)).mean() > 0.5
+    return len(set(text)) == n_rows and bool(mostly_text) and not _has_decimal_commas(text)
+
+
+def is_constant(column: pd.Series) -> bool:
+    """Whether all values are the same; none may be missing."""
+    return len(set(_as_text(column))) == 1 if _is_text(column) else column.nunique() == 1
+
+
+def is_missing(column: pd.Series) -> np.ndarray:
+    """Where (N,) a value is missing; in text, also where it says so, such as "NA"."""
+    missing = column.isna().to_numpy(dtype=bool)
+    if _is_text(column):
+        return missing | np.array([value in MISSING for value in _as_text(column)], dtype=bool)
+    return missing
+
+
+def find_kind(column: pd.Series) -> Kind:
+    """Whether a column holds numbers, booleans or categories."""
+    if types.is_bool_dtype(column):
+        return "boolean"
+    if _is_numeric(column):
+        return "number"
+    if not _is_text(column):
+        raise _unsupported(column, str(column.dtype))
+    present = column[~is_missing(column)]
+    held = {type(plain(value)) for value in present.astype(object)}
+    if any(not issubclass(kind, str | bool | int | float | Decimal) for kind in held):
+        raise _unsupported(column, listed(sorted(kind.__name__ for kind in held)))
+    if held <= {int, float, Decimal}:
+        return "number"
+    text = _as_text(present)
+    if {value.lower() for value in text} <= {"true", "false"}:
+        return "boolean"
+    _check_no_spoiled_numbers(present, text)
+    return "category"
+
+
+def read_cells(column: pd.Series, kind: Kind) -> Cells:
+    """The values of a column of a known kind; a boolean becomes 0.0 or 1.0."""
+    if kind == "category":
+        return Cells(_as_text(column), is_missing(column))
+    if _is_text(column):
+        text, missing = _as_text(column), is_missing(column)
+        if kind == "boolean":
+            values = np.array([_BOOLEANS.get(value.strip().lower(), np.nan) for value in text])
+        else:
+            values = _as_numbers(text)
+        bad = np.isnan(values) & ~missing
+    elif _is_numeric(column):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        missing = np.isnan(values)
+        bad = ~missing & ~np.isin(values, (0, 1)) & (kind == "boolean")
+    else:
+        raise _unsupported(column, str(column.dtype))
+    if bad.any():
+        wanted = {"number": "numbers", "boolean": "true or false"}[kind]
+        raise ValueError(
+            f"column '{column.name}' must hold {wanted} as in training; got "
+            f"{_first_value(column[bad])}. Correct it."
+        )
+    return Cells(values, missing)
+
+
+def check_cells(cells: Mapping[str, Cells], complete: Iterable[str]) -> None:
+    """Refuse infinite numbers in any column, and missing values in those named in `complete`."""
+    numeric = {name: each.values for name, each in cells.items() if each.values.dtype == np.float64}
+    names = [name for name, values in numeric.items() if np.isinf(values).any()]
+    if names:
+        raise ValueError(
+            f"columns must hold finite numbers; {listed(names)} {_has(names)} infinite values. "
+            "Clip them, or leave such rows out."
+        )
+    names = [name for name in complete if cells[name].missing.any()]
+    if names:
+        n_rows = int(np.any([cells[name].missing for name in names], axis=0).sum())
+        raise ValueError(
+            f"columns must not have missing values; {listed(names)} {_has(names)} some, in "
+            f"{n_rows} {'row' if n_rows == 1 else 'rows'}. Fill them, or fit with impute "
+            "(--impute on the command line)."
+        )
+
+
+def _check_no_spoiled_numbers(present: pd.Series, text: np.ndarray) -> None:
+    """Refuse text (N,) that was meant to be numbers: a few words among them, or decimal commas."""
+    words = np.isnan(_as_numbers(text))
+    if _MOSTLY_NUMERIC <= (~words).mean() < 1:
+        raise ValueError(
+            f"column '{present.name}' must hold only numbers, or text; among numbers it has "
+            f"{_first_value(present[words])}. Correct it, or empty the cell and fit with impute "
+            "(--impute on the command line)."
+        )
+    if _has_decimal_commas(text):
+        raise ValueError(
+            f"column '{present.name}' must use decimal points; got {text[0]!r}. "
+            "Export the table with decimal points."
+        )
+
+
+def _is_text(column: pd.Series) -> bool:
+    return bool(
+        types.is_string_dtype(column)
+        or types.is_object_dtype(column)
+        or isinstance(column.dtype, pd.CategoricalDtype)
+        or "dictionary" in str(column.dtype)  # Arrow's categories
+    )
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    numeric = types.is_numeric_dtype(column) or types.is_bool_dtype(column)
+    return bool(numeric and not types.is_complex_dtype(column))
+
+
+def _as_text(column: pd.Series) -> np.ndarray:
+    """Values (N,) as text; whole numbers have no decimals, also if they are stored as floats."""
+    values = column.astype(object).to_numpy()
+    if types.is_float_dtype(column):
+        values = np.array([int(v) if float(v).is_integer() else v for v in values], dtype=object)
+    return np.array([v if isinstance(v, str) else str(v) for v in values], dtype=object)
+
+
+def _as_numbers(text: np.ndarray) -> np.ndarray:
+    """Text (N,) as float64, NaN where it is not a number."""
+    return pd.to_numeric(pd.Series(text, dtype=object), errors="coerce").to_numpy(np.float64)
+
+
+def _has_decimal_commas(text: np.ndarray) -> bool:
+    return all(re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value) for value in text)
+
+
+def _first_value(bad: pd.Series) -> str:
+    """The first bad value and, if the index counts rows, its row."""
+    value, row = str(bad.iloc[0])[:40], bad.index[0]
+    return f"{value!r} in row {int(row) + 1}" if types.is_integer(row) else repr(value)
+
+
+def _unsupported(column: pd.Series, held: str) -> ValueError:
+    return ValueError(
+        f"columns must hold numbers, text or booleans; '{column.name}' holds {held}. Convert it to "
+        "numbers, such as days since a date, or leave it out."
+    )
+
+
+def _has(names: list[str]) -> str:
+    return "has" if len(names) == 1 else "have"
