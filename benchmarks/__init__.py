@@ -1,1 +1,1 @@
-"""Speed and agreement, measured in one run against peers: `make bench`."""
+"""Benchmarks of speed and accuracy against other libraries: `make bench`."""

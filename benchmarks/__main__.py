@@ -1,10 +1,10 @@
-"""Run the benchmark parts that the records lack, then print the tables and draw the chart.
+"""Run the benchmarks that have no record yet, then print the tables and plot the chart.
 
-    python -m benchmarks            all parts
-    python -m benchmarks samplers   one part; deferral and scoring have records of their own
+    python -m benchmarks            all benchmarks
+    python -m benchmarks samplers   one of them; deferral and scoring have their own records
 
-Each measurement runs in a process of its own, so that peak memory is its own and a sampler that
-exceeds twenty minutes can be stopped.
+Each measurement runs in its own process, so that its peak memory can be measured and a sampler
+that takes longer than twenty minutes can be stopped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The promises of deferral over 200 random splits; writes benchmarks/deferral.json, if not there.
+"""The guarantees of deferral over 200 random splits; writes benchmarks/deferral.json if missing.
 
-GMM task: one model, fitted once, and a pool of fresh labelled points, scored once. Each split draws
-calibration points from the pool, calibrates a rule, and judges it on all points that are left. Then
-simulations with known truth, one of them against the assumption that errors rise with uncertainty.
+GMM task: one model, fitted once, and a pool of fresh labeled points, scored once. Each split draws
+a calibration set from the pool, calibrates a rule, and evaluates it on the remaining points. Then
+simulations with a known error rate, some of which violate the assumption that the error rate does
+not fall as uncertainty rises.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The last layers to be sampled: features without a bias column, labels, points to ask about."""
+"""Sampling problems (heads): features without a bias column, labels, and query points."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Samplers of one and the same posterior: ours, and peers on the raw weights.
+"""Samplers of the same posterior: ours, and those of other libraries on the raw weights.
 
-Each takes a head and returns logits (C chains, T draws, P points, K) at the asked points, centred
-over classes, the draws' probabilities at all in and out points, and seconds from start to end
-(compilation and warm-up included, since a user waits for them).
+Each takes a head and returns logits (C chains, T draws, P points, K) at the query points, centered
+over classes, the probabilities under each draw at all in-distribution and OOD points, and
+wall-clock seconds (including compilation and warm-up, since a user waits for them).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Two million rows of 20 columns, scored; writes what benchmarks/scoring.json lacks.
+"""Score two million rows of 20 columns; adds missing entries to benchmarks/scoring.json.
 
     python -m benchmarks scoring
 
-A model with default settings is fitted to 2000 rows; the rows to score lie around the training set,
-some close and some far. They go through `evaluate`, and as a Parquet file through `bacoun predict`.
-Each runs in a process of its own, so that peak memory is its own.
+A model with default settings is fitted to 2000 rows. The rows to score surround the training set,
+some near and some far. They are scored by `evaluate` and, as a Parquet file, by `bacoun predict`,
+each in its own process, so that peak memory can be measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The benchmark's record as tables and a bar chart."""
+"""Show the benchmark records as tables and a bar chart."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Fit BaCOUn, BaCOUn as in the paper, and a neural linear model on the paper's GMM data.
+"""Fit BaCOUn, BaCOUn with the paper's settings and a neural linear model to the paper's GMM data.
 
-Prints the paper's GMM rows beside ours and writes the figure of all three.
+Prints the paper's GMM table next to ours and plots all three models.
 """
 
 from __future__ import annotations

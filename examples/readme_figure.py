@@ -1,4 +1,4 @@
-"""Draw the picture at the top of the README: bacoun with default settings on the GMM data."""
+"""Plot the figure at the top of the README: bacoun with default settings on the GMM data."""
 
 from pathlib import Path
 
