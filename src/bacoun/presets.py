@@ -1,7 +1,7 @@
-"""Ready-made settings: the paper's, experiment by experiment, and a quick one.
+"""Presets: the paper's settings for each experiment, and quick ones.
 
-Each value names the paragraph of the paper's appendix it is taken from: A is "Data", B is
-"Implementation details". Where both are silent, our reading is marked *silent*.
+Comments name the appendix a value is taken from: A is "Data", B is "Implementation details".
+*Silent* marks our choice where the paper gives no value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def paper_settings(experiment: str) -> dict[str, Any]:
 
 
 def quick_settings() -> dict[str, Any]:
-    """Keyword arguments for a fit of a second or two."""
+    """Keyword arguments of `BaCOUnClassifier` for a fit of a second or two."""
     return {
         "boundary": FlowShell(epochs=15, blocks=3, hidden=32),
         "features": LearnedFeatures(hidden=(32, 32), epochs=60, learning_rate=5e-3),
@@ -36,11 +36,16 @@ def _paper_flow(**settings: Any) -> FlowShell:
         hidden=64,
         batch_norm=True,  # B, GMM, Moons: "Batch Normalization is used"
         learning_rate=1e-3,  # B
-        jitter=0.0,  # the paper adds no noise, stops no training early, drops no edge point
+        jitter=0.0,  # the paper uses no noise, no early stopping, and keeps all edge points
         patience=None,
         drop_overlap=False,
         **settings,
     )
+
+
+def _paper_network(**settings: Any) -> LearnedFeatures:
+    # Step 2: one softmax with an extra class for the edge. B: L2 1; no early stopping.
+    return LearnedFeatures(joint_softmax=True, edge_weight=1.0, l2=1.0, patience=None, **settings)
 
 
 def _paper_nuts(n_draws: int) -> NUTS:
@@ -52,19 +57,15 @@ def _plane(**flow: Any) -> dict[str, Any]:
     return {
         # A: "a circle of radius 3 bounding the data distribution in latent space"; 3.1 as in MNIST
         "boundary": _paper_flow(radii=(3.0, 3.1), per_class=False, batch_size=256, **flow),
-        "features": LearnedFeatures(
-            joint_softmax=True,  # step 2: one more class for the edge
-            edge_weight=1.0,
+        "features": _paper_network(
             hidden=(64, 64, 64, 1024),  # B: "4 hidden layers of dimensions 64, 64, 64, 1024"
             batch_size=256,  # B
-            l2=1.0,  # B: "L2 penalty term of 1"
             dropout=0.1,  # B
             epochs=500,  # B
             learning_rate=1e-3,  # B
-            patience=None,  # the paper stops no training early
         ),
         "posterior": _paper_nuts(n_draws=200),  # B: "200 samples from the posterior"
-        "standardize": False,  # A standardises Wine and normalises images, not the synthetic data
+        "standardize": False,  # A standardizes Wine and normalizes images, not the synthetic data
     }
 
 
@@ -81,19 +82,13 @@ def _moons() -> dict[str, Any]:
 def _wine() -> dict[str, Any]:
     return {
         # A: "shells of radii 5 and 5.1"; B: one flow per class, 100 epochs, batch 256, L2 1
-        "boundary": _paper_flow(
-            radii=(5.0, 5.1), per_class=True, epochs=100, batch_size=256, l2=1.0
-        ),
-        "features": LearnedFeatures(
-            joint_softmax=True,  # step 2: one more class for the edge
-            edge_weight=1.0,
+        "boundary": _paper_flow(radii=(5.0, 5.1), epochs=100, batch_size=256, l2=1.0),
+        "features": _paper_network(
             hidden=(64, 64, 64, 64),  # B: "4 hidden layers of 64 nodes each"
             epochs=500,  # B
             learning_rate=1e-4,  # B
-            l2=1.0,  # B
-            dropout=0.0,  # silent: a rate is given for MC-Dropout alone
+            dropout=0.0,  # silent: a rate is given only for MC-Dropout
             batch_size=256,  # silent
-            patience=None,
         ),
         "posterior": _paper_nuts(n_draws=500),  # B: "500 samples from the Markov chain"
         "n_boundary": 1400,  # B
@@ -104,20 +99,14 @@ def _mnist() -> dict[str, Any]:
     return {
         # A: "one normalizing flow for each class", "a shell of radii 3 and 3.1";
         # B: 250 epochs, batch 512, L2 2
-        "boundary": _paper_flow(
-            radii=(3.0, 3.1), per_class=True, epochs=250, batch_size=512, l2=2.0
-        ),
-        "features": LearnedFeatures(
-            joint_softmax=True,
-            edge_weight=1.0,
+        "boundary": _paper_flow(radii=(3.0, 3.1), epochs=250, batch_size=512, l2=2.0),
+        "features": _paper_network(
             body="convolutional",  # B: "2 Convolutional layers (kernels of size 5), Max Pooling"
             hidden=(50, 1024),  # B
             batch_size=64,  # B
-            l2=1.0,  # B
             dropout=0.5,  # B
             epochs=15,  # B
             learning_rate=1e-3,  # B
-            patience=None,
         ),
         # B: "BBVI (for all methods), with a learning rate of 1e-2 and for 30,000 iterations"
         "posterior": MeanField(learning_rate=1e-2, n_iterations=30_000, prior_scale=1.0),

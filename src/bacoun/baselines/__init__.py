@@ -1,7 +1,6 @@
-"""What others do: points, labels -> class probabilities (S, N, K), by the classifier's own verbs.
+"""Competing methods: points (N, D), labels (N,) -> class probabilities (S, N, K) under draws.
 
-Points (N, D) and labels (N,) enter as arrays, as in `BaCOUnClassifier`; draws leave. `BNN` and `GP`
-need the extra `bacoun[paper]`.
+They have the interface of `BaCOUnClassifier`. `BNN` and `GP` need the extra `bacoun[paper]`.
 """
 
 from bacoun.baselines.bnn import BNN

@@ -1,12 +1,13 @@
-"""BNN: a Gaussian for every weight of a network, fitted by Pyro's stochastic variational inference.
+"""BNN: a Gaussian for each weight of a network, by Pyro's stochastic variational inference.
 
-The paper's "BBVI". What is kept is the mean and the standard deviation of each weight; draws are
-made again when they are needed, since 200 networks of 800,000 weights would fill 0.6 GB.
+The paper's "BBVI". Only the mean and standard deviation of each weight are kept, and draws are
+regenerated from seeds: 200 networks of 800,000 weights would take 0.6 GB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -16,82 +17,72 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector
 
-from bacoun.baselines.networks import Network, NetworkDraws, check_body, check_count
+from bacoun.baselines.networks import Network, NetworkDraws, check_body
 from bacoun.features.networks import make_body
 from bacoun.progress import progress_bars
-from bacoun.randomness import RandomState, as_generator, draw_seed, seeded, threads_for
+from bacoun.randomness import as_generator, draw_seed, seeded, threads_for
 from bacoun.training import OnEpoch
 
-# Standard deviations start at this fraction of the prior's: wider, and the noise of the layers
-# drowns what the labels have to say before the means have moved.
-_START = 0.05
+# Initial standard deviation relative to the prior's; if larger, noise dominates the gradient.
+_INITIAL_SCALE = 0.05
 
-# Over this share of the iterations the weight of the prior rises from 0 to 1. With its full weight
-# from the start it pulls the means of a wide network to zero before the labels are learned, and
-# around zero no label moves them any more.
-_WARM_UP = 0.2
+# Share of the iterations over which the weight of the KL term rises from 0 to 1. With its full
+# weight from the start, the means of a wide network collapse to 0 and stay there.
+_KL_WARMUP = 0.2
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class BNN(NetworkDraws):
     """Draws are networks whose weights come from a mean-field Gaussian posterior.
 
     Parameters
     ----------
     body : {"auto", "perceptron", "convolutional"}
+        All layers before the last, linear one. "auto": convolutional for images.
     hidden : sequence of int
         Widths of the dense layers.
     prior_scale : float
         Prior standard deviation of the biases, and of a weight times the square root of its fan-in,
-        so that signals neither grow nor fade with the width of a layer.
-    n_iterations, batch_size, learning_rate
-        Steps of Adam, rows in each, and their length; the paper's values are the defaults.
+        so that activations have the same scale in layers of any width.
+    n_iterations : int
+        Steps of Adam; the defaults of this and the next two are the paper's.
+    batch_size : int
+        Rows in a mini-batch.
+    learning_rate : float
+        Step size of Adam.
     n_draws : int
         Number S of draws.
-    standardize, random_state, verbose, device
-        As in `BaCOUnClassifier`.
+    standardize : bool
+        Scale each input, or each channel of images, to zero mean and unit variance.
+    random_state : int, RandomState, Generator or None
+        Seed of the fit. Global random streams are not touched.
+    verbose : bool
+        Show progress bars on stderr.
+    device : str
+        Torch device of the model, such as "cpu".
 
     Attributes
     ----------
     loc_, spread_ : Tensor of shape (P,)
         Posterior mean and standard deviation of all P weights and biases, layer by layer.
     elbo_ : list of float
-        The evidence bound as estimated in each iteration, in nats; in the first fifth of them the
-        prior's part counts less, growing from nothing to its full weight.
+        Estimated ELBO of each iteration, in nats; in the first fifth of them the weight of the KL
+        term rises from 0 to 1.
     """
 
-    def __init__(
-        self,
-        *,
-        body: str = "auto",
-        hidden: Sequence[int] = (512, 512, 512, 512),
-        prior_scale: float = 1.0,
-        n_iterations: int = 10_000,
-        batch_size: int = 256,
-        learning_rate: float = 1e-2,
-        n_draws: int = 200,
-        standardize: bool = True,
-        random_state: RandomState = None,
-        verbose: bool = False,
-        device: str = "cpu",
-    ) -> None:
-        self.body = body
-        self.hidden = hidden
-        self.prior_scale = prior_scale
-        self.n_iterations = n_iterations
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
-        self.device = device
+    body: str = "auto"
+    hidden: Sequence[int] = (512, 512, 512, 512)
+    prior_scale: float = 1.0
+    n_iterations: int = 10_000
+    batch_size: int = 256
+    learning_rate: float = 1e-2
+    n_draws: int = 200
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
         pyro = _pyro()
         check_body(self.body)
-        for name in ("n_iterations", "batch_size", "n_draws"):
-            check_count(name, getattr(self, name))
+        self._check_counts("n_iterations", "batch_size", "n_draws")
         if not self.prior_scale > 0:
             raise ValueError(f"prior_scale must be positive; got {self.prior_scale!r}.")
         points, labels = self._validated(X, y)
@@ -101,13 +92,13 @@ class BNN(NetworkDraws):
             width = body(points[:1].cpu()).shape[1]
             self.module_ = nn.Sequential(body, nn.Linear(width, len(self.classes_)))
         self.module_.requires_grad_(False).to(self.device)
-        # All weights are one vector here, which wants them in plain order.
+        # Flattening all weights into one vector needs contiguous tensors.
         self.module_.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         with (
             progress_bars(self.verbose) as bar_for,
-            pyro.get_param_store().scope(),  # parameters of others are put back
-            pyro.validation_enabled(False),  # would look at every weight in every step
-            seeded(generator),  # Pyro knows only the global stream
+            pyro.get_param_store().scope(),  # restores the caller's parameters
+            pyro.validation_enabled(False),  # would check all weights in each step
+            seeded(generator),  # Pyro uses the global stream
             threads_for(self.batch_size * parameters_to_vector(self.module_.parameters()).numel()),
         ):
             self._infer(pyro, points, labels, generator, bar_for("weights"))
@@ -122,25 +113,27 @@ class BNN(NetworkDraws):
         generator: Generator,
         on_epoch: OnEpoch | None,
     ) -> None:
-        """Maximise the evidence bound; the prior's part of it is exact, the data's is sampled."""
+        """Maximize the ELBO, with an exact KL term and a sampled likelihood."""
         from pyro import distributions as dist
 
-        # Weights in units of their prior: steps of one length then suit layers of any width.
+        # Weights in units of their prior, so that one step size suits layers of any width.
         unit = _prior_scales(self.module_, self.prior_scale)
         start = parameters_to_vector(self.module_.parameters()) / unit
         zeros, ones = torch.zeros_like(unit), torch.ones_like(unit)
 
-        def model(rows: Tensor, prior_weight: float) -> None:
-            with pyro.poutine.scale(scale=prior_weight):
+        def model(rows: Tensor, kl_weight: float) -> None:
+            with pyro.poutine.scale(scale=kl_weight):
                 weights = pyro.sample("weights", dist.Normal(zeros, ones).to_event(1))
             with pyro.plate("rows", len(points), subsample=rows):
                 logits = _forward(self.module_, unit * weights, points[rows])
                 pyro.sample("labels", dist.Categorical(logits=logits), obs=labels[rows])
 
-        def guide(rows: Tensor, prior_weight: float) -> None:
+        def guide(rows: Tensor, kl_weight: float) -> None:
             loc = pyro.param("loc", start)
-            spread = pyro.param("spread", _START * ones, constraint=dist.constraints.positive)
-            with pyro.poutine.scale(scale=prior_weight):
+            spread = pyro.param(
+                "spread", _INITIAL_SCALE * ones, constraint=dist.constraints.positive
+            )
+            with pyro.poutine.scale(scale=kl_weight):
                 pyro.sample("weights", dist.Normal(loc, spread).to_event(1))
 
         optimizer = pyro.optim.Adam({"lr": self.learning_rate, "fused": True})
@@ -148,8 +141,8 @@ class BNN(NetworkDraws):
         self.elbo_ = []
         for iteration in range(self.n_iterations):
             rows = torch.randint(len(points), (self.batch_size,), generator=generator)
-            prior_weight = min(1.0, (iteration + 1) / (_WARM_UP * self.n_iterations))
-            self.elbo_.append(-inference.step(rows.to(points.device), prior_weight))
+            kl_weight = min(1.0, (iteration + 1) / (_KL_WARMUP * self.n_iterations))
+            self.elbo_.append(-inference.step(rows.to(points.device), kl_weight))
             if on_epoch is not None:
                 on_epoch(iteration + 1, self.n_iterations)
         self.loc_ = unit * pyro.param("loc").detach()
@@ -174,20 +167,16 @@ def _pyro() -> Any:
 
 def _prior_scales(module: nn.Module, prior_scale: float) -> Tensor:
     """Prior standard deviation (P,) of each weight and bias."""
-    return torch.cat(
-        [
-            torch.full_like(part, prior_scale / part[0].numel() ** 0.5).flatten()
-            for part in module.parameters()
-        ]
-    )
+    parts = module.parameters()
+    scales = [torch.full_like(part, prior_scale / part[0].numel() ** 0.5) for part in parts]
+    return parameters_to_vector(scales)
 
 
 def _forward(module: nn.Module, weights: Tensor, points: Tensor) -> Tensor:
     """Logits (n, K) of the network with all its weights and biases taken from one vector (P,)."""
-    names, parts = zip(*module.named_parameters(), strict=True)
-    pieces = weights.split([part.numel() for part in parts])
-    replaced = {
-        name: piece.view_as(part) for name, piece, part in zip(names, pieces, parts, strict=True)
-    }
+    parts = dict(module.named_parameters())
+    pieces = weights.split([part.numel() for part in parts.values()])
+    zipped = zip(parts.items(), pieces, strict=True)
+    replaced = {name: piece.view_as(part) for (name, part), piece in zipped}
     logits: Tensor = functional_call(module, replaced, (points,))
     return logits

@@ -1,13 +1,13 @@
-"""GP: one Gaussian process a class, through a softmax; GPyTorch fits it on inducing points.
+"""GP: one Gaussian process per class and a softmax, fitted by GPyTorch with inducing points.
 
-What is kept are plain tensors, and the predictive equations are written out here: they need no
-GPyTorch, and a fitted model can be pickled.
+The fitted model keeps plain tensors and predicts without GPyTorch, so it can be pickled.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,88 +16,76 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
-from bacoun.base import BayesianClassifier
-from bacoun.baselines.networks import check_count
+from bacoun.baselines.networks import Baseline
 from bacoun.progress import progress_bars
-from bacoun.randomness import RandomState, as_generator, draw_seed, threads_for
+from bacoun.randomness import as_generator, draw_seed, threads_for
 from bacoun.training import train
 
-# Added to the diagonal of kernel matrices, so that points twice in the data do no harm.
-_JITTER = 1e-6
-
-# Latent values drawn for each row of a batch to estimate its likelihood.
-_LATENT_DRAWS = 8
-
-# A joint draw needs a Cholesky factor of all rows: 5000 rows take 0.2 GB and some seconds a class.
-_MOST_JOINT_ROWS = 5000
+_JITTER = 1e-6  # added to the diagonal of kernel matrices, for repeated points
+_LATENT_DRAWS = 8  # per row of a mini-batch, to estimate the likelihood
+_MAX_JOINT_ROWS = 5000  # of which a Cholesky factor takes 0.2 GB and some seconds per class
 
 
-class GP(BayesianClassifier):
-    """Draws are softmaxes of K latent functions, far away from the data those of the prior.
+@dataclass(kw_only=True, repr=False, eq=False)
+class GP(Baseline):
+    """Draws are softmaxes of K latent functions, which revert to their prior far from the data.
 
-    Zero mean, and a squared exponential kernel with a length scale for each input and an output
-    scale, both learned for each class, together with inducing points that start on the data.
+    Zero mean, and a squared exponential kernel with an output scale and a length scale per input;
+    both are learned for each class, together with inducing points initialized at data points.
 
     Parameters
     ----------
     n_inducing : int
-        Inducing points of each class; at most as many as there are rows.
-    n_iterations, batch_size, learning_rate
-        Steps of Adam, rows in each, and their length.
+        Inducing points per class, at most as many as there are rows.
+    n_iterations : int
+        Steps of Adam.
+    batch_size : int
+        Rows in a mini-batch.
+    learning_rate : float
+        Step size of Adam.
     n_draws : int
         Number S of draws.
-    standardize, random_state, verbose, device
-        As in `BaCOUnClassifier`.
+    standardize : bool
+        Scale each input, or each channel of images, to zero mean and unit variance.
+    random_state : int, RandomState, Generator or None
+        Seed of the fit. Global random streams are not touched.
+    verbose : bool
+        Show progress bars on stderr.
+    device : str
+        Torch device of the model, such as "cpu".
 
     Attributes
     ----------
     inducing_ : Tensor of shape (K, M, D)
         Inducing points.
     length_scale_ : Tensor of shape (K, 1, D)
+        Length scales of the kernels.
     output_scale_ : Tensor of shape (K, 1, 1)
         Prior variance of the latent functions.
     whitened_mean_, whitened_root_ : Tensor of shape (K, M) and (K, M, M)
-        Posterior of the latent values at the inducing points, in units of their prior.
+        Posterior mean and Cholesky factor of the whitened latent values at the inducing points.
     elbo_ : list of float
-        The evidence bound after each epoch, in nats.
+        ELBO after each epoch, in nats.
     """
 
-    def __init__(
-        self,
-        *,
-        n_inducing: int = 100,
-        n_iterations: int = 1000,
-        batch_size: int = 256,
-        learning_rate: float = 0.05,
-        n_draws: int = 200,
-        standardize: bool = True,
-        random_state: RandomState = None,
-        verbose: bool = False,
-        device: str = "cpu",
-    ) -> None:
-        self.n_inducing = n_inducing
-        self.n_iterations = n_iterations
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
-        self.device = device
+    n_inducing: int = 100
+    n_iterations: int = 1000
+    batch_size: int = 256
+    learning_rate: float = 0.05
+    n_draws: int = 200
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
         _check_gpytorch()
-        for name in ("n_inducing", "n_iterations", "batch_size", "n_draws"):
-            check_count(name, getattr(self, name))
+        self._check_counts("n_inducing", "n_iterations", "batch_size", "n_draws")
         points, labels = self._validated(X, y)
-        points = points.flatten(1).double()  # kernel matrices are close to singular
+        points = points.flatten(1).double()  # kernel matrices are nearly singular
         n_points, n_classes = len(points), len(self.classes_)
         generator = as_generator(self.random_state)
         chosen = torch.randperm(n_points, generator=generator)[: self.n_inducing]
         latent = _latent_functions(points, chosen, n_classes)
 
-        def negative_bound(batch: Tensor, targets: Tensor) -> Tensor:
+        def negative_elbo(batch: Tensor, targets: Tensor) -> Tensor:
             posterior = latent(batch)  # independent over classes: mean and variance (K, n)
             noise = torch.randn(_LATENT_DRAWS, *posterior.mean.shape).to(batch)
             draws = posterior.mean + posterior.stddev * noise
@@ -109,7 +97,7 @@ class GP(BayesianClassifier):
         with progress_bars(self.verbose) as bar_for, threads_for(work):
             history = train(
                 latent,
-                negative_bound,
+                negative_elbo,
                 [points, labels],
                 epochs=-(-self.n_iterations // batches),
                 batch_size=self.batch_size,
@@ -124,7 +112,7 @@ class GP(BayesianClassifier):
         return self
 
     def _keep(self, latent: Any) -> None:
-        """Take from GPyTorch's module what the predictive equations need."""
+        """Copy from GPyTorch's module what predictions need."""
         strategy, kernel = latent.variational_strategy, latent.kernel
         posterior = strategy.variational_distribution
         self.inducing_ = strategy.inducing_points.detach()
@@ -141,7 +129,7 @@ class GP(BayesianClassifier):
         distances = torch.cdist(
             one / self.length_scale_,
             two / self.length_scale_,
-            compute_mode="donot_use_mm_for_euclid_dist",  # exact, and each pair on its own
+            compute_mode="donot_use_mm_for_euclid_dist",  # exact for each pair
         )
         return self.output_scale_ * (-distances.square() / 2).exp()
 
@@ -185,25 +173,26 @@ class GP(BayesianClassifier):
         Parameters
         ----------
         joint : bool
-            False draws each row from its own posterior, with one random number a draw and class for
-            all rows: maps are smooth. True draws the latent functions at all rows together, for at
-            most 5000 rows; the draws then depend on which rows are asked about.
+            False: each row is drawn from its own marginal posterior, with one random number per
+            draw and class for all rows, so that draws are smooth functions of the inputs. True: the
+            latent functions are drawn jointly at all rows, at most 5000; the draws then depend on
+            which rows X holds.
         """
         if not joint:
             return super().predict_proba_samples(X)
         check_is_fitted(self)
         table: np.ndarray = self._checked(X)
-        if len(table) > _MOST_JOINT_ROWS:
+        if len(table) > _MAX_JOINT_ROWS:
             raise ValueError(
-                f"joint=True takes at most {_MOST_JOINT_ROWS} rows, since it draws them all "
-                f"together; got {len(table)}. Pass fewer rows, or joint=False."
+                f"joint=True takes at most {_MAX_JOINT_ROWS} rows, because it draws them jointly; "
+                f"got {len(table)}. Pass fewer rows, or joint=False."
             )
         return self._joint_samples(self._standardised(table)).cpu().numpy()
 
 
 def _check_gpytorch() -> None:
     try:
-        with warnings.catch_warnings():  # it warns of torch.jit as it is imported
+        with warnings.catch_warnings():  # importing it warns about torch.jit
             warnings.simplefilter("ignore", DeprecationWarning)
             import gpytorch  # noqa: F401
     except ImportError as error:
@@ -211,7 +200,7 @@ def _check_gpytorch() -> None:
 
 
 def _latent_functions(points: Tensor, chosen: Tensor, n_classes: int) -> Any:
-    """GPyTorch's module: K processes whose inducing points start on the chosen rows."""
+    """GPyTorch's module: K processes with inducing points initialized at the chosen rows."""
     import gpytorch
 
     variational = gpytorch.variational
@@ -232,8 +221,9 @@ def _latent_functions(points: Tensor, chosen: Tensor, n_classes: int) -> Any:
             return gpytorch.distributions.MultivariateNormal(self.mean(points), self.kernel(points))
 
     latent = LatentFunctions().to(points)
-    # Standardised points are about sqrt(2 D) apart; length scales much below see no neighbours.
-    spread = points.std(dim=0, correction=0)
-    typical = torch.where(spread > 0, spread, 1.0) * math.sqrt(points.shape[1] / 2)
+    # Standardized points are about sqrt(2 D) apart; with much smaller length scales, no two of them
+    # would be correlated.
+    deviation = points.std(dim=0, correction=0)
+    typical = torch.where(deviation > 0, deviation, 1.0) * math.sqrt(points.shape[1] / 2)
     latent.kernel.base_kernel.lengthscale = typical.expand(n_classes, 1, -1)
     return latent

@@ -1,8 +1,9 @@
-"""MC-Dropout: a network trained with dropout, and dropped out when it answers as well."""
+"""MC-Dropout: a network trained with dropout that also drops units when it predicts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -10,61 +11,48 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from bacoun.baselines.networks import Network, NetworkDraws, check_body, check_count
+from bacoun.baselines.networks import Network, NetworkDraws, check_body
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
 from bacoun.nested import NestedSettings
 from bacoun.progress import progress_bars
-from bacoun.randomness import RandomState, as_generator
+from bacoun.randomness import as_generator
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class MCDropout(NestedSettings, NetworkDraws):
-    """Draws are one network with S random sets of hidden units left out.
+    """Draws are one network with S random sets of hidden units dropped.
 
-    Masks are drawn in `fit`, one set a draw, shared by all points: the map of a draw is smooth, and
-    asking again gives the same answer.
+    Each draw has one set of masks for all points, drawn in `fit`: its predictions are a smooth
+    function of the inputs, and repeated calls agree.
 
     Parameters
     ----------
     network : LearnedFeatures, optional
-        Settings of the network; its body must be one of ours. `dropout` is how likely each hidden
-        unit of a dense layer is left out, in training and in each draw. None: four layers of 512
+        Settings of the network; its body must be given by name. `dropout` is the rate at which
+        units of dense layers are dropped, in training and in each draw. None: four layers of 512
         units, a rate of 0.2, and 500 epochs.
     n_draws : int
         Number S of draws.
     standardize : bool
-        Bring every input, or every channel of images, to zero mean and unit variance first.
+        Scale each input, or each channel of images, to zero mean and unit variance.
     random_state : int, RandomState, Generator or None
-        One state gives one answer; global streams are not touched.
+        Seed of the fit. Global random streams are not touched.
     verbose : bool
-        Draw progress bars on stderr.
+        Show progress bars on stderr.
     device : str
-        Where tensors live, as torch names it.
+        Torch device of the model, such as "cpu".
 
     Attributes
     ----------
     network_ : LearnedFeatures
         The trained network.
     masks_ : list of list of Tensor
-        What each hidden layer is multiplied by, draw by draw.
+        For each draw, the factors of the units of each hidden layer.
     """
 
-    def __init__(
-        self,
-        *,
-        network: LearnedFeatures | None = None,
-        n_draws: int = 200,
-        standardize: bool = True,
-        random_state: RandomState = None,
-        verbose: bool = False,
-        device: str = "cpu",
-    ) -> None:
-        self.network = network
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
-        self.device = device
+    network: LearnedFeatures | None = None
+    n_draws: int = 200
 
     def _default_part(self, name: str, value: Any) -> Any:
         if name == "network" and value is None:
@@ -73,10 +61,10 @@ class MCDropout(NestedSettings, NetworkDraws):
         return None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
         network = self._part("network")
         check_body(network.body)
-        check_count("n_draws", self.n_draws)
+        self._check_counts("n_draws")
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
         with progress_bars(self.verbose) as bar_for:
@@ -87,7 +75,7 @@ class MCDropout(NestedSettings, NetworkDraws):
         return self
 
     def _masks(self, generator: torch.Generator) -> list[Tensor]:
-        """A vector for each hidden layer: 0 for a unit left out, 1 / (1 - rate) for others."""
+        """A vector for each hidden layer: 0 for dropped units, 1 / (1 - rate) for the others."""
         layers = [*self.network_.module_[0].children()]
         rates = [layer.rate for layer in layers if isinstance(layer, Dropout)]
         widths = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
@@ -97,7 +85,7 @@ class MCDropout(NestedSettings, NetworkDraws):
         ]
 
     def _layers(self) -> tuple[list[nn.Module], list[nn.Module]]:
-        """The layers before the first dropout, the same in all draws, and those from it on."""
+        """The layers before the first dropout, which all draws share, and the others."""
         body, head = self.network_.module_
         layers = [*body.children(), head]
         first = next((i for i, layer in enumerate(layers) if isinstance(layer, Dropout)), 0)
@@ -112,8 +100,8 @@ class MCDropout(NestedSettings, NetworkDraws):
 
 
 def _masked(layers: list[nn.Module], masks: list[Tensor], points: Tensor) -> Tensor:
-    """Logits (n, K), with the next mask wherever training had dropout."""
-    following = iter(masks)
+    """Logits (n, K), with the masks in place of dropout."""
+    next_mask = iter(masks)
     for layer in layers:
-        points = points * next(following) if isinstance(layer, Dropout) else layer(points)
+        points = points * next(next_mask) if isinstance(layer, Dropout) else layer(points)
     return points

@@ -1,8 +1,9 @@
-"""What ensembles, dropout and Bayesian networks share: each draw is a whole network."""
+"""Shared by the baselines: common settings, and classifiers whose draws are whole networks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,28 +11,47 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from bacoun.base import BLOCK, BayesianClassifier, Evaluation, evaluation_of
+from bacoun.base import CHUNK, BayesianClassifier, Evaluation, evaluation_of
 from bacoun.features.networks import KINDS as BODIES
-from bacoun.uncertainty import Uncertainty, from_moments
+from bacoun.randomness import RandomState
+from bacoun.uncertainty import Uncertainty
 
 Network = Callable[[Tensor], Tensor]
-"""From points (n, D), or what `_shared` makes of them, to logits (n, K)."""
+"""From points (n, D), or their image under `_shared`, to logits (n, K)."""
 
 
-class NetworkDraws(BayesianClassifier):
+@dataclass(kw_only=True, repr=False, eq=False)
+class Baseline(BayesianClassifier):
+    """Settings and checks that the baselines have in common."""
+
+    standardize: bool = True
+    random_state: RandomState = None
+    verbose: bool = False
+    device: str = "cpu"
+
+    def _check_counts(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            if not is_integer or value < 1:
+                raise ValueError(f"{name} must be a positive whole number; got {value!r}.")
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class NetworkDraws(Baseline):
     """A classifier whose S draws are S networks.
 
-    A subclass implements `_networks`. Networks are the outer loop and blocks of rows the inner one,
-    so that a network may be made when its turn comes and forgotten afterwards; `predict_proba` and
-    `uncertainty` hold (N, K) numbers, never (S, N, K).
+    A subclass implements `_networks`. The outer loop is over networks and the inner one over chunks
+    of rows, so a network can be built when needed and discarded; `predict_proba` and `uncertainty`
+    need memory for (N, K) numbers, not (S, N, K).
     """
 
     def _networks(self) -> Iterator[Network]:
-        """The S networks, always the same ones in the same order."""
+        """The S networks, always the same and in the same order."""
         raise NotImplementedError
 
     def _shared(self, points: Tensor) -> Tensor:
-        """The part of the work that is the same for all networks, done once: here none."""
+        """The layers that all networks share, evaluated once; here none."""
         return points
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
@@ -45,28 +65,28 @@ class NetworkDraws(BayesianClassifier):
         Parameters
         ----------
         joint : bool
-            Makes no difference: draw s is one and the same network for all rows either way.
+            Without effect: draw s is the same network for all rows either way.
         """
         return torch.stack(list(self._draws(X))).cpu().numpy()
 
     def uncertainty(self, X: ArrayLike) -> Uncertainty[np.ndarray]:
         """Total, aleatoric and epistemic uncertainty, each (N,), in nats."""
-        parts = from_moments(*self._moments_over_networks(X)).parts()
-        return Uncertainty(**{name: part.cpu().numpy() for name, part in parts.items()})
+        found = self.evaluate(X)
+        return Uncertainty(found.total, found.aleatoric, found.epistemic)
 
     def evaluate(self, X: ArrayLike) -> Evaluation[np.ndarray]:
-        """All answers about each row in one pass."""
-        known = vars(evaluation_of(*self._moments_over_networks(X)))
-        return Evaluation(**{k: None if v is None else v.cpu().numpy() for k, v in known.items()})
+        """Probabilities, uncertainty and OOD score of each row, in one pass."""
+        found = vars(evaluation_of(*self._moments_over_networks(X)))
+        return Evaluation(**{k: None if v is None else v.cpu().numpy() for k, v in found.items()})
 
     def _moments_over_networks(self, X: ArrayLike) -> tuple[Tensor, Tensor]:
         """Mean over networks of the class probabilities (N, K) and of their entropy (N,)."""
         draws = self._draws(X)
         mean = next(draws)
-        entropy, n_draws = _entropy(mean), 1
+        entropy, n_draws = torch.special.entr(mean).sum(dim=1), 1
         for probabilities in draws:
             mean += probabilities
-            entropy += _entropy(probabilities)
+            entropy += torch.special.entr(probabilities).sum(dim=1)
             n_draws += 1
         return mean / n_draws, entropy / n_draws
 
@@ -74,11 +94,11 @@ class NetworkDraws(BayesianClassifier):
         """Class probabilities (N, K), float64, under each network in turn."""
         check_is_fitted(self)
         table: np.ndarray = self._checked(X)
-        padding = np.repeat(table[-1:], -len(table) % BLOCK, axis=0)  # see BLOCK
-        blocks = self._standardised(np.concatenate([table, padding])).split(BLOCK)
-        prepared = [_without_gradient(self._shared, block) for block in blocks]
+        padding = np.repeat(table[-1:], -len(table) % CHUNK, axis=0)
+        chunks = self._standardised(np.concatenate([table, padding])).split(CHUNK)
+        prepared = [_without_gradient(self._shared, chunk) for chunk in chunks]
         for network in self._networks():
-            logits = torch.cat([_without_gradient(network, block) for block in prepared])
+            logits = torch.cat([_without_gradient(network, chunk) for chunk in prepared])
             yield logits[: len(table)].double().softmax(dim=1)
 
 
@@ -87,18 +107,7 @@ def _without_gradient(function: Network, points: Tensor) -> Tensor:
     return function(points)
 
 
-def _entropy(probabilities: Tensor) -> Tensor:
-    return torch.special.entr(probabilities).sum(dim=1)
-
-
 def check_body(body: object) -> None:
-    """Refuse a body that is not one of ours: its dropout and its start could not be known."""
+    """Refuse a module: its dropout layers and initial weights are unknown."""
     if not isinstance(body, str) or body not in BODIES:
         raise ValueError(f"body must be one of {list(BODIES)}; got {body!r}.")
-
-
-def check_count(name: str, value: int) -> None:
-    """Refuse what is no positive whole number."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < 1:
-        raise ValueError(f"{name} must be a positive whole number; got {value!r}.")

@@ -1,4 +1,4 @@
-"""NLM, the neural linear model: BaCOUn without its edge."""
+"""NLM, the neural linear model: BaCOUn without edge points."""
 
 from __future__ import annotations
 
@@ -14,12 +14,22 @@ from bacoun.randomness import RandomState
 
 
 class NLM(BaCOUnClassifier):
-    """A Bayesian linear classifier on the last hidden layer of a network that saw the data alone.
+    """A Bayesian linear classifier on the last hidden layer of a network that saw no edge points.
 
     Parameters
     ----------
-    features, posterior, standardize, random_state, verbose, device
-        As in `BaCOUnClassifier`.
+    features : "learned", torch.nn.Module or FeatureMap
+        The network that learns the features. A module becomes the network's body.
+    posterior : "hmc", "nuts", "mean-field", "laplace" or LastLayer
+        Inference of the posterior over linear classifiers on the frozen features.
+    standardize : bool
+        Scale each input, or each channel of images, to zero mean and unit variance.
+    random_state : int, RandomState, Generator or None
+        Seed of the fit. Global random streams are not touched.
+    verbose : bool
+        Show progress bars on stderr.
+    device : str
+        Torch device of the model, such as "cpu".
     """
 
     def __init__(
@@ -50,14 +60,23 @@ class NLM(BaCOUnClassifier):
 
     @classmethod
     def quick(cls, **settings: Any) -> Self:
-        """Small and fast, for tests and first looks."""
+        """Small and fast, for tests and first experiments."""
         return cls(**(_without_edge(quick_settings()) | settings))
 
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], *, body: nn.Module | None = None, device: str = "cpu"
     ) -> Self:
-        """Read a model that `save` wrote; `body` as in `BaCOUnClassifier.load`."""
+        """Read a model that `save` wrote.
+
+        Parameters
+        ----------
+        body : torch.nn.Module, optional
+            A module with the architecture of the one the model was fitted with, if it was one of
+            your own: files hold its weights, not its code.
+        device : str
+            Torch device of the loaded model.
+        """
         saved = BaCOUnClassifier.load(path, body=body, device=device)
         if saved.boundary_ is not None:
             raise ValueError(
@@ -70,6 +89,5 @@ class NLM(BaCOUnClassifier):
 
 
 def _without_edge(settings: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: settings[name] for name in settings.keys() - {"boundary", "n_boundary", "ood_prior"}
-    }
+    of_edge = {"boundary", "n_boundary", "ood_prior"}
+    return {name: value for name, value in settings.items() if name not in of_edge}

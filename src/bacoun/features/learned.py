@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -14,69 +15,59 @@ from bacoun.features.networks import make_body
 from bacoun.randomness import as_generator, seeded, threads_for
 from bacoun.training import OnEpoch, train
 
-_STEPS_BY_DEFAULT = 3000
-_NO_CLASS = -1  # the target of an edge point whose class is not known
+_DEFAULT_STEPS = 3000
+_NO_CLASS = -1  # target of an edge point of unknown class
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class LearnedFeatures(BaseEstimator):
     """The last hidden layer of a classifier network.
 
     Parameters
     ----------
     body : {"auto", "perceptron", "convolutional"} or torch.nn.Module
-        Everything before the last, linear layer. "auto": convolutional for images. A module is
-        copied and trained further; it takes (N, D), or (N, C, H, W) of images, and gives (N, L).
+        All layers before the last, linear one. "auto": convolutional for images. A module is copied
+        and trained further; it maps (N, D), or (N, C, H, W) for images, to (N, L).
     hidden : sequence of int, optional
         Widths of the dense layers; the last is L. None: 64, 64, 64, 64; after convolutions 128, 64.
-        Not used with a module.
+        Ignored if `body` is a module.
     joint_softmax : bool
-        How the edge is learned. False: two questions about the same features, "which of the K
-        classes?" and "data or edge?", so that classes are also learned just outside the data. True:
-        one softmax over K+1 classes, the edge last, as in the paper.
+        How the edge is learned. False: by a softmax over the K classes and a separate sigmoid, data
+        against edge, so that classes are also learned just outside the data. True: by one softmax
+        over K+1 classes, the edge last, as in the paper.
     edge_weight : float
         Weight of an edge point in the loss; a data point has weight 1.
     edge_gradient : float
-        Share of the gradient of "data or edge?" that reaches the body. 1: features learn to tell
-        data from edge as much as they learn the classes, which costs accuracy. 0: they learn the
-        classes alone, of edge points too. Not used with `joint_softmax`.
+        Factor of the gradient that the body gets from the sigmoid, data against edge. 1: features
+        learn the edge as much as the classes, which costs accuracy. 0: they learn only the classes,
+        those of edge points included. Ignored with `joint_softmax`.
     dropout : float, optional
-        Dropout after each dense layer. None: 0.5 after convolutions, 0 for tables. Not used with a
-        module.
+        Dropout rate after each dense layer. None: 0.5 after convolutions, otherwise 0. Ignored if
+        `body` is a module.
     l2 : float
-        The paper's penalty; see `bacoun.training.train`.
+        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
     epochs : int, optional
-        None trains for up to about 3000 steps, at least 10 and at most 500 epochs.
+        Passes over the data, at most. None: about 3000 steps, in 10 to 500 epochs.
+    batch_size : int
+        Points in a mini-batch.
+    learning_rate : float
+        Step size of Adam.
     patience : int, optional
-        Stop once the log loss of the classes of a held-out tenth has not improved for this many
-        epochs. None trains to the end.
+        Early stopping: hold out a tenth of the points and stop once the log loss of their classes
+        has not improved for this many epochs. None: train on all points for all epochs.
     """
 
-    def __init__(
-        self,
-        *,
-        body: str | nn.Module = "auto",
-        hidden: Sequence[int] | None = None,
-        joint_softmax: bool = False,
-        edge_weight: float = 0.1,
-        edge_gradient: float = 0.1,
-        dropout: float | None = None,
-        l2: float = 1.0,
-        epochs: int | None = None,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        patience: int | None = 20,
-    ) -> None:
-        self.body = body
-        self.hidden = hidden
-        self.joint_softmax = joint_softmax
-        self.edge_weight = edge_weight
-        self.edge_gradient = edge_gradient
-        self.dropout = dropout
-        self.l2 = l2
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
+    body: str | nn.Module = "auto"
+    hidden: Sequence[int] | None = None
+    joint_softmax: bool = False
+    edge_weight: float = 0.1
+    edge_gradient: float = 0.1
+    dropout: float | None = None
+    l2: float = 1.0
+    epochs: int | None = None
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    patience: int | None = 20
 
     def fit(
         self,
@@ -88,13 +79,18 @@ class LearnedFeatures(BaseEstimator):
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Train on points (N, ...), labels (N,) in 0..K-1 and, if there are any, edge points.
+        """Train on points (N, ...) and labels (N,) in 0..K-1, with or without edge points.
 
         Parameters
         ----------
         edge : Tensor of shape (n, ...), optional
+            Points on the edge of the data.
         edge_labels : Tensor of shape (n,), optional
-            The class whose edge each point is on. None: the edge teaches "data or edge?" alone.
+            The class whose edge each point is on. None: edge points teach no class.
+        generator : torch.Generator, optional
+            Source of randomness. None: a fresh seed.
+        on_epoch : callable, optional
+            Called after each epoch with the number done and the number planned.
         """
         generator = as_generator(generator)
         n_classes = int(labels.max()) + 1
@@ -126,7 +122,7 @@ class LearnedFeatures(BaseEstimator):
                 on_epoch=on_epoch,
             )
         rows = self.history_.held_out_rows
-        self.held_out_rows_ = rows[rows < len(points)]  # of points, not of the edge behind them
+        self.held_out_rows_ = rows[rows < len(points)]  # without edge points
         return self
 
     def _loss(self, batch: Tensor, targets: Tensor, is_edge: Tensor | None = None) -> Tensor:
@@ -147,26 +143,22 @@ class LearnedFeatures(BaseEstimator):
         return (loss * (1 - (1 - self.edge_weight) * is_edge)).mean()
 
     def _edge_logits(self, features: Tensor, logits: Tensor) -> Tensor:
-        """Log-odds (n,) of edge against data; `edge_gradient` of their gradient gets through."""
+        """Log-odds (n,) of edge against data, with the gradient to the features scaled."""
         if self.edge_gradient == 1:
             return logits[:, -1]
         frozen = features.detach()
-        heard = frozen + self.edge_gradient * (features - frozen)
-        of_edge: Tensor = self.module_[1](heard)[:, -1]
-        return of_edge
+        scaled = frozen + self.edge_gradient * (features - frozen)
+        log_odds: Tensor = self.module_[1](scaled)[:, -1]
+        return log_odds
 
     def _held_out_loss(
         self, batch: Tensor, targets: Tensor, is_edge: Tensor | None = None
     ) -> Tensor:
-        """Log loss of the classes of data alone: what the network is for."""
+        """Log loss of the classes of data points, without the edge."""
         if is_edge is None or bool(is_edge.all()):
             return self._loss(batch, targets, is_edge)
-        known = is_edge == 0
-        head: Any = self.module_[1]
-        n_classes = head.out_features - 1
-        return nn.functional.cross_entropy(
-            self.module_(batch[known])[:, :n_classes], targets[known]
-        )
+        is_data = is_edge == 0
+        return nn.functional.cross_entropy(self.module_(batch[is_data])[:, :-1], targets[is_data])
 
     def _body(self) -> nn.Module:
         if isinstance(self.body, nn.Module):
@@ -178,8 +170,7 @@ class LearnedFeatures(BaseEstimator):
     def _n_epochs(self, n_points: int) -> int:
         if self.epochs is not None:
             return self.epochs
-        batches = -(-n_points // self.batch_size)
-        return min(500, max(10, _STEPS_BY_DEFAULT // batches))
+        return min(500, max(10, _DEFAULT_STEPS // -(-n_points // self.batch_size)))
 
     @torch.no_grad()
     def transform(self, points: Tensor) -> Tensor:
@@ -189,16 +180,13 @@ class LearnedFeatures(BaseEstimator):
 
     @torch.no_grad()
     def transform_with_log_odds(self, points: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Features (N, L), and the log-odds (N,) of edge against data; None if no edge was seen."""
+        """Features (N, L), and log-odds (N,) of edge against data; None if fitted without edge."""
         features = self.transform(points)
         if not self.has_edge_:
             return features, None
         logits: Tensor = self.module_[1](features)
-        return features, self._log_odds(logits)
-
-    def _log_odds(self, logits: Tensor) -> Tensor:
-        of_edge = logits[:, -1]
-        return of_edge - logits[:, :-1].logsumexp(dim=1) if self.joint_softmax else of_edge
+        edge = logits[:, -1]
+        return features, edge - logits[:, :-1].logsumexp(dim=1) if self.joint_softmax else edge
 
     @torch.no_grad()
     def region_proba(self, points: Tensor) -> Tensor:
@@ -206,9 +194,9 @@ class LearnedFeatures(BaseEstimator):
         logits: Tensor = self.module_(points)
         if not self.has_edge_ or self.joint_softmax:
             return logits.softmax(dim=1)
-        of_edge = logits[:, -1:]
-        known = (-of_edge).sigmoid() * logits[:, :-1].softmax(dim=1)  # 1 - sigmoid would be 0
-        return torch.cat([known, of_edge.sigmoid()], dim=1)
+        edge = logits[:, -1:]
+        known = (-edge).sigmoid() * logits[:, :-1].softmax(dim=1)  # 1 - sigmoid would round to 0
+        return torch.cat([known, edge.sigmoid()], dim=1)
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted network."""
@@ -237,7 +225,7 @@ class LearnedFeatures(BaseEstimator):
 
 
 def _n_outputs(body: nn.Module, points: Tensor) -> int:
-    """Width L of the body's output, found by showing it two points."""
+    """Width L of the body's output, from a forward pass of two points."""
     was_training = body.training
     body.eval()
     with torch.no_grad():

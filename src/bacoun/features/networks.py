@@ -1,4 +1,4 @@
-"""Bodies of the network in step 2: everything before the last, linear layer."""
+"""Bodies of the network in step 2: all layers before the last, linear one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Module):
-    """Dropout whose mask costs 16 random bits an element, 2.5 times cheaper than torch's own."""
+    """Dropout with 16 random bits per element, 2.5 times as fast as torch's own."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -39,8 +39,8 @@ def perceptron(n_inputs: int, hidden: Sequence[int], dropout: float) -> nn.Seque
 def convolutional(shape: Sequence[int], hidden: Sequence[int], dropout: float) -> nn.Sequential:
     """The paper's image network: two convolutions of kernel 5 with max pooling, then dense layers.
 
-    Takes images of the given shape (C, H, W). Small ones, below 16 x 16, are padded, since two
-    convolutions would leave nothing of them.
+    Takes images of the given shape (C, H, W). Those below 16 x 16 are padded: two convolutions
+    would shrink them to nothing.
     """
     n_channels, height, width = shape
     if min(height, width) < 4:
@@ -61,7 +61,7 @@ def convolutional(shape: Sequence[int], hidden: Sequence[int], dropout: float) -
         nn.Flatten(),
         *perceptron(20 * height * width, hidden, dropout),
     )
-    # Trains in a little over half the time; torch's type hints do not know this use of `to`.
+    # Almost halves the training time; torch's type hints lack this overload of `to`.
     return body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
@@ -71,11 +71,11 @@ KINDS = ("auto", "convolutional", "perceptron")
 def make_body(
     kind: str, shape: Sequence[int], hidden: Sequence[int] | None, dropout: float
 ) -> nn.Sequential:
-    """A body of one of `KINDS` for points of the given shape: (D,), or (C, H, W) of images.
+    """A body of one of `KINDS` for points of the given shape: (D,), or (C, H, W) for images.
 
-    "auto" is "convolutional" for images, else "perceptron". Without `hidden`, dense widths of 64
-    each, or, after convolutions, 128 and 64.
-    The convolutional body also takes square grey images as rows of pixels.
+    "auto" is "convolutional" for images, otherwise "perceptron". `hidden` defaults to four dense
+    layers of 64 units, or 128 and 64 after convolutions. The convolutional body also takes square
+    gray images as rows of pixels.
     """
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"body must be one of {list(KINDS)} or a torch.nn.Module; got {kind!r}.")
