@@ -51,7 +51,7 @@ def test_rows_of_the_grid_are_y_and_columns_x(model, moons):
     assert display.regions[8, 3] == model.region_proba(point).argmax()
 
 
-def test_the_three_uncertainties_share_one_colour_scale_from_zero_to_log_k(three_classes):
+def test_the_three_uncertainties_share_one_color_scale_from_zero_to_log_k(three_classes):
     model, X, names = three_classes
     display = UncertaintyDisplay.from_estimator(model, X, names, grid_resolution=8)
     for mesh in meshes(display)[1:]:
@@ -59,7 +59,7 @@ def test_the_three_uncertainties_share_one_colour_scale_from_zero_to_log_k(three
         assert mesh.get_cmap().name == "magma"
 
 
-def test_what_is_drawn_is_what_is_held(model, moons):
+def test_the_plot_shows_the_stored_values(model, moons):
     display = UncertaintyDisplay.from_estimator(model, *moons, grid_resolution=8)
     drawn = [np.asarray(mesh.get_array()).ravel() for mesh in meshes(display)]
     parts = display.uncertainty

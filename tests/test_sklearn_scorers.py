@@ -36,7 +36,7 @@ def test_a_grid_search_finds_the_better_setting(fast, moons):
     assert (search.cv_results_["mean_test_aurc"] <= 0).all()
 
 
-def test_cross_validation_takes_them_and_may_send_them_elsewhere(fast, moons):
+def test_scorers_can_be_pickled_for_cross_validation(fast, moons):
     scorer = pickle.loads(pickle.dumps(ood_auroc_scorer(OUTSIDE)))
     found = cross_validate(fast(), *moons, cv=2, scoring=scorer)["test_score"]
     np.testing.assert_array_equal(
@@ -44,7 +44,7 @@ def test_cross_validation_takes_them_and_may_send_them_elsewhere(fast, moons):
     )
 
 
-def test_tables_with_names_are_taken_as_they_are(fast, moons, recwarn):
+def test_data_frames_keep_their_column_names(fast, moons, recwarn):
     frame = pd.DataFrame(moons[0], columns=["length", "width"])
     outside = pd.DataFrame(OUTSIDE, columns=["length", "width"])
     model = fast().fit(frame, moons[1])
@@ -52,8 +52,8 @@ def test_tables_with_names_are_taken_as_they_are(fast, moons, recwarn):
     assert len(recwarn) == 0
 
 
-def test_they_say_what_they_are():
+def test_scorers_have_a_readable_repr():
     assert repr(ood_auroc_scorer(OUTSIDE)) == "ood_auroc_scorer(<80 points>, part='epistemic')"
-    assert repr(aurc_scorer) == "aurc_scorer"
+    assert "aurc_scorer" in repr(aurc_scorer)
     with pytest.raises(ValueError, match=r"part must be one of .*; got 'ood'"):
         ood_auroc_scorer(OUTSIDE, part="ood")

@@ -48,14 +48,9 @@ def ood_auroc_scorer(
     return _OODScorer(outside if hasattr(outside, "__len__") else np.asarray(outside), part)
 
 
-@dataclass(frozen=True, repr=False)
-class _AURCScorer:
-    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
-        return -aurc(estimator.uncertainty(X).total, estimator.predict(X) == np.asarray(y))
+def aurc_scorer(estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
+    """A scorer: negative area under the risk-coverage curve of the total uncertainty.
 
-    def __repr__(self) -> str:
-        return "aurc_scorer"
-
-
-aurc_scorer = _AURCScorer()
-"""A scorer: negative area under the risk-coverage curve, by total uncertainty."""
+    Pass it as `scoring`. The `estimator` is fitted, `X` (N, D) are points, and `y` (N,) labels.
+    """
+    return -aurc(estimator.uncertainty(X).total, estimator.predict(X) == np.asarray(y))

@@ -44,7 +44,7 @@ def fitted(words, cancer):
     return run, out
 
 
-def test_the_summary_says_what_was_learned_and_what_is_promised(fitted):
+def test_the_summary_lists_the_data_the_quality_and_the_guarantees(fitted):
     run, out = fitted
     assert run.stderr == ""
     for part in (
@@ -60,7 +60,7 @@ def test_the_summary_says_what_was_learned_and_what_is_promised(fitted):
         assert part in run.stdout
 
 
-def test_the_model_is_that_of_the_library(fitted, cancer):
+def test_the_command_and_the_library_fit_the_same_model(fitted, cancer):
     table = read_table(cancer)
     ours = TableModel.load(fitted[1])
     theirs = TableModel.fit(table, "diagnosis", quick=True)
@@ -82,7 +82,7 @@ def test_facts_as_json(words, cancer, tmp_path, capsys):
     assert "nothing to resume" in err
 
 
-def test_without_resume_a_fit_starts_anew(words, tmp_path, monkeypatch):
+def test_without_resume_an_old_checkpoint_is_deleted(words, tmp_path, monkeypatch):
     folder = tmp_path / "model.checkpoint"
     Checkpoint(folder).save("run", {"hashes": {"X": "another"}})
     monkeypatch.setattr(TableModel, "fit", lambda *_, **options: pytest.fail(str(folder.exists())))
@@ -90,7 +90,7 @@ def test_without_resume_a_fit_starts_anew(words, tmp_path, monkeypatch):
         main([*words, "--out", str(tmp_path / "model")])
 
 
-def test_ctrl_c_says_how_to_go_on(words, tmp_path, monkeypatch, capsys):
+def test_ctrl_c_says_how_to_resume(words, tmp_path, monkeypatch, capsys):
     def stop(*_, **__):
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Every verb explains itself with an example that it understands, and the shell knows the verbs."""
+"""Help texts with valid examples, and shell completion."""
 
 import os
 import re
@@ -15,7 +15,7 @@ VERBS = [command.callback.__name__ for command in app.registered_commands]
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_has_an_example_that_the_verb_understands(verb, capsys):
+def test_help_has_an_example_that_parses(verb, capsys):
     main([verb, "--help"])
     text = capsys.readouterr().out
     example = re.search(r"Example: bacoun (.+?) +\n", text)[1].split()
@@ -24,7 +24,7 @@ def test_help_has_an_example_that_the_verb_understands(verb, capsys):
     assert capsys.readouterr().out != ""
 
 
-def test_the_contents_name_every_verb(capsys):
+def test_the_main_help_lists_every_command(capsys):
     main([])
     text = capsys.readouterr().out
     assert [verb for verb in VERBS if f" {verb} " not in text] == []
@@ -49,7 +49,7 @@ def completed(words):
         ("bacoun fit --false", {"--false-alarm"}),
     ],
 )
-def test_tab_completes_verbs_options_and_names(words, expected):
+def test_tab_completes_commands_and_options(words, expected):
     assert set(completed(words)) == expected
 
 

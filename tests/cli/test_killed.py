@@ -1,4 +1,4 @@
-"""kill -9 at ten random moments: no output or a whole one, and a resumed fit ends as if unhurt."""
+"""kill -9 at ten random times: no partial output, and a resumed fit gives the same model."""
 
 import json
 import shutil
@@ -95,14 +95,20 @@ def folder(tmp_path_factory, fast):
     return folder
 
 
-def test_a_fit_killed_ten_times_leaves_nothing_half_and_resumes_to_the_same(run, folder, tmp_path):
+def test_a_fit_killed_ten_times_leaves_no_partial_model_and_resumes_to_the_same(
+    run, folder, tmp_path
+):
     words = ["fit", folder / "iris.csv", "--target", "target", "--quick", "--out"]
-    unhurt, out, rng = run([*words, folder / "unhurt"]), tmp_path / "model", default_rng(0)
-    expected = TableModel.load(folder / "unhurt").score(IRIS)
+    uninterrupted, out, rng = (
+        run([*words, folder / "uninterrupted"]),
+        tmp_path / "model",
+        default_rng(0),
+    )
+    expected = TableModel.load(folder / "uninterrupted").score(IRIS)
     n_killed = n_resumed = 0
 
     def is_there():
-        """Whether there is a model; if so it is whole, and that of the fit which was left alone."""
+        """Whether there is a model; if so, check that it equals that of the uninterrupted fit."""
         assert visible(tmp_path) <= {"model", "model.checkpoint"}
         if not out.exists():
             return False
@@ -110,7 +116,7 @@ def test_a_fit_killed_ten_times_leaves_nothing_half_and_resumes_to_the_same(run,
         return True
 
     while n_killed < KILLS:
-        attempt = run([*words, out, "--resume"], rng.uniform(0, unhurt.seconds))
+        attempt = run([*words, out, "--resume"], rng.uniform(0, uninterrupted.seconds))
         n_killed += attempt.killed
         n_resumed += "resuming from" in attempt.said
         if is_there():
@@ -123,14 +129,18 @@ def test_a_fit_killed_ten_times_leaves_nothing_half_and_resumes_to_the_same(run,
     assert visible(tmp_path) == {"model"}
 
 
-def test_predict_killed_ten_times_leaves_nothing_half(run, folder, tmp_path):
+def test_predict_killed_ten_times_leaves_no_partial_file(run, folder, tmp_path):
     words = ["predict", folder / "model", folder / "many.csv", "--out"]
-    unhurt, out, rng = run([*words, folder / "unhurt.csv"]), tmp_path / "scored.csv", default_rng(0)
-    expected = (folder / "unhurt.csv").read_bytes()
+    uninterrupted, out, rng = (
+        run([*words, folder / "uninterrupted.csv"]),
+        tmp_path / "scored.csv",
+        default_rng(0),
+    )
+    expected = (folder / "uninterrupted.csv").read_bytes()
     assert expected.count(b"\n") == 1 + N_MANY
     n_killed = 0
     while n_killed < KILLS:
-        attempt = run([*words, out], rng.uniform(0, unhurt.seconds))
+        attempt = run([*words, out], rng.uniform(0, uninterrupted.seconds))
         n_killed += attempt.killed
         if out.exists():
             assert out.read_bytes() == expected

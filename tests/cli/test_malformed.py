@@ -1,4 +1,4 @@
-"""Two hundred things that go wrong: each works as one would expect, or is one line and code 2."""
+"""Two hundred bad or unusual inputs: each works as expected, or is one line and exit code 2."""
 
 import gzip
 import io
@@ -106,7 +106,7 @@ def put(folder, name, content):
     return path
 
 
-# --- files that are no tables, for both verbs ----------------------------------------------------
+# --- files that are not tables, for both commands ------------------------------------------------
 
 BROKEN = {
     "empty": ("csv", lambda s: "", "it is empty"),
@@ -189,7 +189,7 @@ def flipped(content, place, bit=1):
 
 @pytest.mark.parametrize("verb", ["fit", "predict"])
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_file_that_is_no_table(run, model, tmp_path, verb, case):
+def test_a_file_that_is_not_a_table(run, model, tmp_path, verb, case):
     suffix, spoil, expected = BROKEN[case]
     content = spoil(text(TABLE if verb == "fit" else NEW))
     if case in ENCODINGS:
@@ -267,7 +267,7 @@ def test_a_parquet_table_that_does_not_fit_the_model(run, model, tmp_path, frame
     assert_one_line(answer, expected, tmp_path)
 
 
-# --- tables that look odd and are none the worse for it ------------------------------------------
+# --- unusual but valid formats -------------------------------------------------------------------
 
 PLAIN = text(NEW)
 ODD = {
@@ -303,7 +303,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_a_table_that_only_looks_odd(run, model, tmp_path, case):
+def test_a_table_in_an_unusual_format_is_read(run, model, tmp_path, case):
     suffix, content = ODD[case]
     path = put(tmp_path, f"table.{suffix}", content)
     out = tmp_path / "scored.csv"
@@ -328,7 +328,7 @@ def test_a_category_that_was_not_seen(run, model, tmp_path, ward):
     assert (scored["decision"][1], scored["reason"][1]) == ("defer", "unfamiliar")
 
 
-# --- models that are none ------------------------------------------------------------------------
+# --- damaged models ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
@@ -374,7 +374,7 @@ def test_a_model_that_is_damaged(run, model, tmp_path, case):
     assert_one_line(answer, expected, tmp_path, ("table", "model"))
 
 
-def test_what_is_no_model(run, model, tmp_path):
+def test_a_path_that_is_not_a_model(run, model, tmp_path):
     table = put(tmp_path, "table.csv", NEW)
     TableModel.load(model).classifier.save(tmp_path / "model")
     for path, expected in (
@@ -446,13 +446,13 @@ def test_a_table_that_nothing_can_be_learned_from(run, tmp_path, case):
         (["more.csv"], "unexpected extra argument"),
     ],
 )
-def test_options_that_cannot_be(run, tmp_path, words, expected):
+def test_invalid_options(run, tmp_path, words, expected):
     path = put(tmp_path, "table.csv", TABLE)
     answer = run("fit", path, "--target", "label", "--quick", "--out", tmp_path / "model", *words)
     assert_one_line(answer, expected, tmp_path)
 
 
-def test_places_that_cannot_be(run, model, tmp_path):
+def test_invalid_paths(run, model, tmp_path):
     table = put(tmp_path, "table.csv", TABLE)
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -494,7 +494,7 @@ def test_places_that_cannot_be(run, model, tmp_path):
         ("predict", "name twice"),
     ],
 )
-def test_the_command_refuses_a_file_that_is_no_table(model, tmp_path, verb, case):
+def test_the_command_refuses_a_file_that_is_not_a_table(model, tmp_path, verb, case):
     suffix, spoil, expected = BROKEN[case]
     content = spoil(text(TABLE if verb == "fit" else NEW))
     if case in ENCODINGS:

@@ -45,7 +45,7 @@ def expected(folder):
     return TableModel.load(folder / "model").score(TABLE)
 
 
-def test_the_command_writes_what_the_library_says(folder, tmp_path, expected):
+def test_the_command_writes_the_scores_of_the_library(folder, tmp_path, expected):
     words = ["predict", folder / "model", folder / "new.csv", "--out", tmp_path / "scored.csv"]
     run = subprocess.run([BACOUN, *words], capture_output=True, text=True, timeout=300)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
@@ -67,7 +67,9 @@ def test_the_command_writes_what_the_library_says(folder, tmp_path, expected):
         ("new.parquet", "a.csv", 2048),
     ],
 )
-def test_pieces_of_any_kind_score_as_the_whole(predict, expected, monkeypatch, new, out, rows):
+def test_chunks_of_any_format_score_as_the_whole_table(
+    predict, expected, monkeypatch, new, out, rows
+):
     monkeypatch.setattr(Survey, "chunk_size", rows)
     scored = read_table(predict(new, out)).fillna({"reason": ""})
     pd.testing.assert_frame_equal(scored[list(expected)], expected, rtol=1e-4, atol=1e-5)
@@ -83,14 +85,14 @@ def test_parquet_keeps_its_types(predict, folder, tmp_path):
     assert after.select(before.column_names).equals(before.replace_schema_metadata())
 
 
-def test_parquet_has_no_dictionary_of_measurements(predict):
+def test_parquet_does_not_dictionary_encode_floats(predict):
     group = pq.ParquetFile(predict("new.parquet", "out.parquet")).metadata.row_group(0)
     columns = [group.column(i) for i in range(group.num_columns)]
     kept = {each.path_in_schema for each in columns if each.has_dictionary_page}
     assert kept == {"prediction", "decision", "reason"}
 
 
-def test_cells_stay_as_they_were_written(predict, folder, tmp_path):
+def test_input_cells_are_copied_verbatim(predict, folder, tmp_path):
     lines = (folder / "new.csv").read_text().splitlines()[:3]
     new = tmp_path / "new.csv"
     new.write_text(f"note,{lines[0]}\n007,{lines[1]}\nNA,{lines[2]}\n")
@@ -106,7 +108,7 @@ def test_json_lines(folder, expected, capsys):
     assert rows[3]["mean radius"] == TABLE["mean radius"][3]
 
 
-def test_what_is_far_away_is_unfamiliar(predict, tmp_path):
+def test_far_away_rows_are_unfamiliar(predict, tmp_path):
     (50 * TABLE.drop(columns="diagnosis")).to_csv(tmp_path / "far.csv", index=False)
     scored = read_table(predict(tmp_path / "far.csv", "out.csv"))
     assert set(scored["reason"]) == {"unfamiliar"}
@@ -129,7 +131,7 @@ def test_an_infinite_score_is_unfamiliar_and_null_in_json(folder, tmp_path, caps
     assert {row["reason"] for row in rows} == {"unfamiliar"}
 
 
-def test_columns_in_any_order_and_others_named_once(predict, expected, tmp_path, capsys):
+def test_columns_in_any_order_and_unused_ones_noted_once(predict, expected, tmp_path, capsys):
     new = TABLE[TABLE.columns[::-1]].assign(age=1, ward="A")
     new.to_csv(tmp_path / "new.csv", index=False)
     scored = read_table(predict(tmp_path / "new.csv", "out.csv"))
@@ -148,7 +150,7 @@ def test_a_file_is_replaced_only_if_asked(predict, capsys):
     assert out.read_text() != "mine"
 
 
-def test_a_mistake_in_the_last_piece_leaves_nothing(predict, folder, tmp_path, monkeypatch, capsys):
+def test_an_error_in_the_last_chunk_leaves_no_file(predict, folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Survey, "chunk_size", 100)
     new = tmp_path / "new.csv"
     lines = (folder / "new.csv").read_text().splitlines()
@@ -159,7 +161,7 @@ def test_a_mistake_in_the_last_piece_leaves_nothing(predict, folder, tmp_path, m
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
-def test_who_reads_may_stop_reading(folder):
+def test_a_closed_pipe_is_not_an_error(folder):
     command = f"'{BACOUN}' predict '{folder}/model' '{folder}/new.csv' --json | head -n 1"
     run = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300)
     assert json.loads(run.stdout)["prediction"] in ("benign", "malignant")

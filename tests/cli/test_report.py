@@ -15,7 +15,7 @@ BACOUN = Path(sys.executable).with_name("bacoun")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A model and tables: with labels, without, and from elsewhere."""
+    """A model and tables: with labels, without, and out-of-distribution."""
     folder = tmp_path_factory.mktemp("report")
     iris = load_iris(as_frame=True).frame.sample(frac=1, random_state=0)
     TableModel.fit(iris.head(100), "target", quick=True, random_state=0).save(folder / "model")
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_a_page_is_written_and_not_replaced_unasked(folder, tmp_path, capsys, monkeypatch):
+def test_a_page_is_written_and_only_replaced_with_overwrite(folder, tmp_path, capsys, monkeypatch):
     out = tmp_path / "report.html"
     words = ["report", "model", "test.csv", "--ood", "far.csv", "--out", str(out)]
     run = subprocess.run(
@@ -68,7 +68,7 @@ def test_labels_are_used_where_there_are_any(folder, tmp_path, table, words, lab
         ("test.csv", ["--out", "folder.html"], "must not exist yet"),
     ],
 )
-def test_a_mistake_is_one_line_and_leaves_nothing(
+def test_an_error_is_one_line_and_leaves_no_file(
     folder, tmp_path, capsys, monkeypatch, table, words, sentence
 ):
     monkeypatch.chdir(tmp_path)
@@ -82,8 +82,3 @@ def test_a_mistake_is_one_line_and_leaves_nothing(
     assert sentence in said.err
     assert len(said.err.splitlines()) == 1
     assert [each.name for each in tmp_path.iterdir()] == ["folder.html"]
-
-
-def test_help_has_an_example(capsys):
-    main(["report", "--help"])
-    assert "bacoun report model test.csv --out report.html" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Ranks, known by hand; flags, counted over all ranks; sets, as MAPIE draws them."""
+"""Ranks by hand, false alarm rates by counting, prediction sets against MAPIE."""
 
 import math
 from fractions import Fraction
@@ -34,7 +34,7 @@ scores = st.lists(st.integers(0, 30).map(float), min_size=1, max_size=60)
         (1, 0.5, 1),
     ],
 )
-def test_the_threshold_stands_at_the_rank_found_by_hand(n_points, false_alarm, rank):
+def test_the_threshold_has_the_rank_computed_by_hand(n_points, false_alarm, rank):
     shuffled = np.random.default_rng(0).permutation(n_points) + 1
     assert conformal_threshold(shuffled, false_alarm) == rank
 
@@ -66,7 +66,7 @@ def test_at_most_the_false_alarm_is_flagged_when_each_point_is_left_out_in_turn(
 
 
 @given(st.integers(19, 200))
-def test_without_ties_no_needless_point_is_left_unflagged(n_points):
+def test_without_ties_the_false_alarm_rate_is_nearly_used_up(n_points):
     threshold = conformal_threshold(np.arange(n_points), 0.05)
     flagged = Fraction(
         n_points - int(threshold), n_points + 1
@@ -143,7 +143,7 @@ def test_prediction_sets_are_those_of_mapie(n_points, coverage):
     np.testing.assert_array_equal(prediction_sets(asked, threshold), expected)
 
 
-def test_prediction_sets_hold_the_truth_as_often_as_promised():
+def test_prediction_sets_have_the_requested_coverage():
     rng = np.random.default_rng(0)
     probabilities, labels = draw(4000, 2)
     covered = []

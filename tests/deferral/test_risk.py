@@ -1,4 +1,4 @@
-"""The binomial numbers, known by hand; the promise, kept in simulations with known truth."""
+"""Binomial numbers by hand; the guarantee in simulations with known error rates."""
 
 import math
 
@@ -98,7 +98,7 @@ def test_equal_scores_are_accepted_or_deferred_together():
     st.floats(0.05, 0.5),
     st.floats(0.5, 0.95),
 )
-def test_what_is_said_of_the_region_is_true(points, max_error, confidence):
+def test_counts_and_bound_of_the_region_are_correct(points, max_error, confidence):
     total, correct = (np.array(column) for column in zip(*points, strict=True))
     found = largest_acceptance(total, correct, max_error, confidence)
     assert found.n_points == len(total)
@@ -160,7 +160,7 @@ def test_the_error_bound_fails_in_at_most_five_per_cent_of_splits(chance):
         assert accepted > 0.25  # the promise is not kept by deferring everything
 
 
-def test_the_observed_error_alone_would_not_keep_the_promise():
+def test_the_observed_error_alone_would_break_the_guarantee():
     def naive(total, correct, max_error, confidence):
         order = np.argsort(total)
         observed = np.cumsum(~correct[order]) / np.arange(1, len(total) + 1)

@@ -1,4 +1,4 @@
-"""A rule decides as its thresholds say, survives JSON, and keeps both promises at once."""
+"""A rule follows its thresholds, survives JSON, and keeps both guarantees at once."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def rules(draw):
 
 
 @given(rules(), st.integers(0, 99))
-def test_a_point_is_deferred_just_if_there_is_a_reason(rule, seed):
+def test_a_point_is_deferred_if_and_only_if_there_is_a_reason(rule, seed):
     ood_score, total, _, predicted = calibration(50, seed)
     ood_score = with_some_infinite(ood_score)
     decision, reason = rule.decide(ood_score, total, predicted)
@@ -77,7 +77,7 @@ def test_the_error_bound_counts_the_calibration_points_that_are_accepted():
     assert rule.acceptance.n_points == (ood_score <= rule.ood_threshold).sum() == 1901
 
 
-def test_nothing_is_accepted_where_the_data_cannot_support_the_bound():
+def test_nothing_is_accepted_without_evidence_for_the_bound():
     ood_score, total, correct, _ = calibration(100, 0)
     rule = DeferralRule.calibrate(ood_score, total, correct, max_error=0.01)
     assert rule.acceptance.threshold is None
@@ -140,7 +140,7 @@ def test_no_points_give_no_decisions():
 
 
 @pytest.mark.parametrize("per_class", [False, True])
-def test_both_promises_hold_over_random_splits(per_class):
+def test_both_guarantees_hold_over_random_splits(per_class):
     rng = np.random.default_rng(5)
     ood_score, total, correct, predicted = calibration(60_000, 9)
     flagged, failed, accepted = [], [], []
@@ -199,6 +199,6 @@ def test_decide_refuses_scores_that_do_not_fit():
 
 
 @pytest.mark.parametrize("plain", [{}, {"false_alarm": 0.05}, []])
-def test_what_is_no_rule_is_refused(plain):
+def test_an_invalid_dictionary_is_refused(plain):
     with pytest.raises(ValueError, match="written by to_dict"):
         DeferralRule.from_dict(plain)

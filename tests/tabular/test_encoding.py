@@ -1,4 +1,4 @@
-"""Columns of any kind become numbers, the same ones from every kind of file."""
+"""Columns of any dtype are encoded, in the same way from every file format."""
 
 import datetime
 import json
@@ -36,7 +36,7 @@ def sentence(info):
     return message
 
 
-def test_it_does_what_a_column_transformer_does():
+def test_it_matches_a_column_transformer():
     theirs = ColumnTransformer(
         [
             ("as they are", "passthrough", ["age", "count", "smoker"]),
@@ -66,7 +66,7 @@ def test_names_of_features():
     assert names == ["age", "age missing", "count", "smoker", "ward=A", "ward=B", "ward=C"]
 
 
-def test_what_it_learned_goes_through_json():
+def test_the_state_survives_json():
     encoder = TableEncoder().fit(FRAME.assign(id=range(N)), impute=True)
     again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
     np.testing.assert_array_equal(again.transform(FRAME), encoder.transform(FRAME))
@@ -77,7 +77,7 @@ def test_what_it_learned_goes_through_json():
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 @pytest.mark.parametrize("gaps", [False, True])
-def test_pieces_of_a_file_become_the_same_numbers(tmp_path, name, gaps):
+def test_chunks_of_a_file_are_encoded_like_the_whole(tmp_path, name, gaps):
     frame = FRAME.copy()
     if gaps:
         frame["smoker"] = frame["smoker"].astype(object)
@@ -89,18 +89,18 @@ def test_pieces_of_a_file_become_the_same_numbers(tmp_path, name, gaps):
     expected = encoder.transform(frame)
     np.testing.assert_array_equal(encoder.transform(read_table(path)), expected)
     assert TableEncoder().fit(read_table(path), impute=gaps).to_dict() == encoder.to_dict()
-    pieces = [encoder.transform(piece) for piece in stream_table(path, rows=7)]
-    np.testing.assert_array_equal(np.concatenate(pieces), expected)
+    chunks = [encoder.transform(chunk) for chunk in stream_table(path, rows=7)]
+    np.testing.assert_array_equal(np.concatenate(chunks), expected)
 
 
-def test_the_order_of_columns_is_free():
+def test_the_order_of_columns_does_not_matter():
     encoder = TableEncoder().fit(FRAME)
     turned = FRAME[FRAME.columns[::-1]].assign(more=1)
     np.testing.assert_array_equal(encoder.transform(turned), encoder.transform(FRAME))
     assert encoder.extra(turned) == ["more"]
 
 
-def test_a_category_not_seen_before_is_none_of_those_seen():
+def test_an_unseen_category_is_all_zeros():
     numbers, unseen = TableEncoder().fit(FRAME).transform_with_unseen(spoiled("ward", "Z"))
     assert np.flatnonzero(unseen).tolist() == [7]
     assert numbers[7, 3:].tolist() == [0, 0, 0]
@@ -114,7 +114,7 @@ def test_a_gap_is_filled_where_training_had_none():
     assert not unseen.any()
 
 
-def test_ids_constants_and_empty_columns_are_left_out():
+def test_ids_constant_and_empty_columns_are_dropped():
     frame = FRAME.assign(
         number=np.arange(N) + 1000,
         shuffled=RNG.permutation(N),
@@ -133,7 +133,7 @@ def test_ids_constants_and_empty_columns_are_left_out():
     }
 
 
-def test_numbers_that_happen_to_differ_are_no_ids():
+def test_distinct_numbers_are_not_ids():
     frame = pd.DataFrame({"real": RNG.normal(size=N), "gaps": np.arange(N) * 2})
     assert find_ids(frame) == {}
     assert find_ids(pd.DataFrame({"few": ["a", "b", "c"]})) == {}
@@ -148,7 +148,7 @@ def test_numbers_that_happen_to_differ_are_no_ids():
         pd.array([True, False] * 20, dtype="bool[pyarrow]"),
     ],
 )
-def test_truths_are_known_in_any_dress(values):
+def test_booleans_are_recognized_in_any_dtype(values):
     frame = pd.DataFrame({"x": values, "y": RNG.normal(size=N)})
     encoder = TableEncoder().fit(frame.assign(x=[True, False] * 20), impute=True)
     assert encoder.transform(frame)[0, 0] == 1
@@ -168,7 +168,7 @@ def test_truths_are_known_in_any_dress(values):
         [__import__("decimal").Decimal(1), __import__("decimal").Decimal(2)] * 20,
     ],
 )
-def test_numbers_are_known_in_any_dress(values):
+def test_numbers_are_recognized_in_any_dtype(values):
     frame = pd.DataFrame({"x": values})
     encoder = TableEncoder().fit(frame)
     assert encoder.columns_[0].kind == "number"
@@ -176,12 +176,12 @@ def test_numbers_are_known_in_any_dress(values):
 
 
 @pytest.mark.parametrize("kind", ["category", "string", "object", "string[pyarrow]"])
-def test_text_is_known_in_any_dress(kind):
+def test_text_is_recognized_in_any_dtype(kind):
     frame = FRAME.astype({"ward": kind})
     assert TableEncoder().fit(frame).to_dict() == TableEncoder().fit(FRAME).to_dict()
 
 
-def test_categories_that_are_numbers_are_found_again_as_numbers():
+def test_numeric_categories_match_stored_numbers():
     frame = FRAME.assign(ward=RNG.choice(["1", "2"], N))
     encoder = TableEncoder().fit(frame)
     assert encoder.columns_[3].kind == "category"

@@ -1,4 +1,4 @@
-"""From a table to decisions: what is learned, what is kept aside, what comes back from a folder."""
+"""From a table to decisions: training, held-out calibration, saving and loading."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -62,7 +62,7 @@ def test_scores_are_those_of_the_classifier_and_the_rule(model):
     np.testing.assert_array_equal(scored["decision"], decided.decision)
 
 
-def test_rows_are_kept_aside_for_the_rule(model):
+def test_rows_are_held_out_for_the_rule(model):
     assert model.facts["training_rows"] == 192
     assert model.rule.n_calibration == model.facts["calibration_rows"] == 48
     assert model.facts["classes"] == TABLE["label"].value_counts().to_dict()
@@ -71,7 +71,7 @@ def test_rows_are_kept_aside_for_the_rule(model):
     assert 0.8 < model.facts["auc"] <= 1
 
 
-def test_the_kept_scores_give_the_same_rule_again(model):
+def test_the_saved_calibration_scores_reproduce_the_rule(model):
     kept = model.calibration
     again = DeferralRule.calibrate(
         kept["ood_score"].round(2), kept["total"].round(5), kept["correct"]
@@ -80,14 +80,14 @@ def test_the_kept_scores_give_the_same_rule_again(model):
     assert kept["correct"].mean() == model.facts["accuracy"]
 
 
-def test_a_model_says_when_and_with_what_it_was_made(model):
+def test_a_model_records_its_time_and_versions(model):
     moment = datetime.strptime(model.made["fitted"], "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC)
     assert timedelta() <= datetime.now(UTC) - moment < timedelta(hours=2)
     assert f"torch {version('torch')}, " in model.made["with"]
     assert f"bacoun {version('bacoun')}, " in model.made["with"]
 
 
-def test_what_is_far_away_is_unfamiliar(model):
+def test_far_away_rows_are_unfamiliar(model):
     far = model.score(TABLE[:1].assign(x=400.0, y=300.0))
     assert far["reason"].tolist() == ["unfamiliar"]
     assert far["ood_score"][0] > 5 * model.rule.ood_threshold
@@ -110,7 +110,7 @@ def test_without_doubt_the_rule_goes_by_epistemic_uncertainty(fast):
     assert scored["log_density"].notna().all()
 
 
-def test_a_model_comes_back_from_its_folder(model, tmp_path):
+def test_a_saved_model_is_loaded_unchanged(model, tmp_path):
     model.save(tmp_path / "model")
     loaded = TableModel.load(tmp_path / "model")
     pd.testing.assert_frame_equal(loaded.score(TABLE), model.score(TABLE), check_exact=True)
@@ -140,7 +140,7 @@ def test_a_classifier_alone_is_no_model_of_a_table(model, tmp_path):
         ({"ill": "é", "well": "1"}, str),
     ],
 )
-def test_labels_come_back_as_they_were(fast, tmp_path, labels, kind):
+def test_labels_keep_their_type(fast, tmp_path, labels, kind):
     table = TABLE.assign(label=TABLE["label"].map(labels))
     TableModel.fit(table, "label", classifier=fast()).save(tmp_path / "model")
     scored = TableModel.load(tmp_path / "model").score(table)
@@ -159,7 +159,7 @@ def test_one_seed_gives_one_model_whatever_the_order_of_columns(fast):
     assert other.score(TABLE)["epistemic"].tolist() != one.score(TABLE)["epistemic"].tolist()
 
 
-def test_gaps_are_filled_if_asked(fast):
+def test_missing_values_are_imputed_on_request(fast):
     table = TABLE.copy()
     table.loc[::9, "x"] = np.nan
     with pytest.raises(ValueError, match="'x' has some"):
@@ -169,7 +169,7 @@ def test_gaps_are_filled_if_asked(fast):
     assert np.isfinite(filled.score(table)["epistemic"]).all()
 
 
-def test_a_bound_that_the_data_cannot_support(fast):
+def test_a_bound_without_enough_evidence(fast):
     auto = TableModel.fit(TABLE, "label", classifier=fast())
     assert auto.rule.acceptance is None
     assert "needs 299" in auto.facts["error_bound"]
@@ -187,7 +187,7 @@ def test_rows_of_an_unseen_category_count_when_the_rule_is_calibrated(fast):
     model = TableModel.fit(table, "label", classifier=fast())
     new = np.isinf(model.calibration["ood_score"])
     assert 0.3 < new.mean() < 0.7
-    # Half of all rows are of a new ward: no false alarm of 5 % can be promised.
+    # Half of all rows have an unseen ward: a false alarm rate of 5 % is impossible.
     assert model.rule.ood_threshold == math.inf
     assert "Too many of the 48 calibration points" in model.rule.summary()
     assert (model.score(TABLE.assign(ward="Z"))["reason"] == "unfamiliar").all()
@@ -225,7 +225,7 @@ def test_a_bad_table_is_refused_before_any_work(fast, table, options, expected):
     assert not hasattr(classifier, "classes_")
 
 
-def test_pieces_of_a_file_score_as_the_whole(fast, tmp_path):
+def test_chunks_of_a_file_score_as_the_whole(fast, tmp_path):
     cancer = load_breast_cancer(as_frame=True).frame
     model = TableModel.fit(cancer, "target", classifier=fast())
     cancer = cancer[:100]
@@ -234,5 +234,5 @@ def test_pieces_of_a_file_score_as_the_whole(fast, tmp_path):
     cancer.to_parquet(tmp_path / "a.parquet")
     for name in ("a.csv", "a.parquet"):
         pd.testing.assert_frame_equal(model.score(read_table(tmp_path / name)), expected)
-        pieces = pd.concat(model.score(piece) for piece in stream_table(tmp_path / name, rows=7))
-        pd.testing.assert_frame_equal(pieces, expected, rtol=1e-3, atol=1e-4)
+        chunks = pd.concat(model.score(chunk) for chunk in stream_table(tmp_path / name, rows=7))
+        pd.testing.assert_frame_equal(chunks, expected, rtol=1e-3, atol=1e-4)

@@ -1,4 +1,4 @@
-"""A table is read as it stands, whole or in pieces; or one sentence says what is wrong with it."""
+"""Tables are read whole or in chunks; bad files are refused in one sentence."""
 
 import builtins
 import gzip
@@ -52,24 +52,24 @@ def test_a_text_table_is_read_with_its_types(tmp_path, name, content):
     frame = read_table(path)
     pd.testing.assert_frame_equal(frame, FRAME)
     assert survey_table(path).n_rows == 3
-    pieces = list(stream_table(path, rows=2))
-    assert [len(piece) for piece in pieces] == [2, 1]
-    assert pd.concat(pieces)["ward"].tolist() == FRAME["ward"].tolist()
+    chunks = list(stream_table(path, rows=2))
+    assert [len(chunk) for chunk in chunks] == [2, 1]
+    assert pd.concat(chunks)["ward"].tolist() == FRAME["ward"].tolist()
 
 
 def test_parquet_is_read_with_its_types(tmp_path):
     FRAME.to_parquet(tmp_path / "a.parquet")
     pd.testing.assert_frame_equal(read_table(tmp_path / "a.parquet"), FRAME)
-    pieces = list(stream_table(tmp_path / "a.parquet", rows=2))
-    assert [len(piece) for piece in pieces] == [2, 1]
-    assert len({str(piece.dtypes.to_dict()) for piece in pieces}) == 1
-    assert pd.concat(pieces).index.tolist() == [0, 1, 2]
+    chunks = list(stream_table(tmp_path / "a.parquet", rows=2))
+    assert [len(chunk) for chunk in chunks] == [2, 1]
+    assert len({str(chunk.dtypes.to_dict()) for chunk in chunks}) == 1
+    assert pd.concat(chunks).index.tolist() == [0, 1, 2]
 
 
 def test_cells_of_a_stream_are_the_text_in_the_file(tmp_path):
     path = put(tmp_path, "a.csv", "zip,x\n007,1.50\nNA,\n")
-    (piece,) = stream_table(path)
-    assert piece.to_numpy().tolist() == [["007", "1.50"], ["NA", ""]]
+    (chunk,) = stream_table(path)
+    assert chunk.to_numpy().tolist() == [["007", "1.50"], ["NA", ""]]
 
 
 def test_missing_values_are_those_of_pandas(tmp_path):
@@ -90,13 +90,13 @@ def test_an_unnamed_column_gets_a_name(tmp_path):
     )
 
 
-def test_ten_thousand_columns_are_read_in_small_pieces(tmp_path):
+def test_ten_thousand_columns_are_read_in_small_chunks(tmp_path):
     header = ",".join(f"c{i}" for i in range(10_000))
     row = ",".join(["1.5"] * 10_000)
     path = put(tmp_path, "wide.csv", f"{header}\n{row}\n{row}\n{row}\n")
     assert read_table(path).shape == (3, 10_000)
     assert survey_table(path).chunk_size == 200
-    assert sum(len(piece) for piece in stream_table(path, rows=2)) == 3
+    assert sum(len(chunk) for chunk in stream_table(path, rows=2)) == 3
 
 
 REFUSED = {
@@ -126,7 +126,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("name", "content", "expected"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_table_is_refused_in_one_sentence(tmp_path, name, content, expected):
+def test_a_bad_file_is_refused_in_one_sentence(tmp_path, name, content, expected):
     path = put(tmp_path, name, content)
     for read in (read_table, survey_table, lambda path: list(stream_table(path))):
         with pytest.raises(ValueError) as info:  # noqa: PT011
@@ -135,7 +135,7 @@ def test_what_is_no_table_is_refused_in_one_sentence(tmp_path, name, content, ex
         assert "\n" not in str(info.value)
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no\.csv' does not exist"):
         read_table(tmp_path / "no.csv")
     with pytest.raises(ValueError, match="is a folder"):
@@ -157,7 +157,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["b.csv", "b.tsv", "b.csv.gz", "b.parquet"])
-def test_what_is_written_in_pieces_is_read_back(tmp_path, name):
+def test_a_table_written_in_chunks_is_read_back(tmp_path, name):
     with write_table(tmp_path / name) as write:
         write(FRAME[:2])
         write(FRAME[2:])
@@ -167,7 +167,7 @@ def test_what_is_written_in_pieces_is_read_back(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["b.csv", "b.csv.gz", "b.parquet"])
-def test_a_table_that_fails_half_way_leaves_nothing(tmp_path, name):
+def test_an_error_while_writing_leaves_no_file(tmp_path, name):
     def fail():
         with write_table(tmp_path / name) as write:
             write(FRAME)
@@ -185,16 +185,16 @@ cells = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_siz
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=8), st.integers(1, 9))
-def test_any_text_goes_through_a_file_unchanged(tmp_path_factory, rows, size):
+def test_any_text_survives_a_file(tmp_path_factory, rows, size):
     path = tmp_path_factory.mktemp("text") / "a.csv"
     with write_table(path) as write:
         write(pd.DataFrame(rows, columns=["a", "b"]))
-    pieces = pd.concat(stream_table(path, rows=size))
-    assert pieces.to_numpy().tolist() == [list(row) for row in rows]
+    chunks = pd.concat(stream_table(path, rows=size))
+    assert chunks.to_numpy().tolist() == [list(row) for row in rows]
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
-def test_any_number_goes_through_a_file_to_the_bit(tmp_path_factory, numbers):
+def test_any_number_survives_a_file_exactly(tmp_path_factory, numbers):
     path = tmp_path_factory.mktemp("numbers") / "a.csv"
     with write_table(path) as write:
         write(pd.DataFrame({"x": numbers}))

@@ -80,6 +80,6 @@ def test_frame_has_a_column_for_each_part():
     assert list(parts.to_frame().index) == [0, 1]
 
 
-def test_a_wrong_shape_is_named():
+def test_a_wrong_shape_is_refused():
     with pytest.raises(ValueError, match=r"must be \(n_draws, n_points, n_classes\); got .*\(4, 3"):
         decompose(torch.full((4, 3), 1 / 3))

@@ -1,4 +1,4 @@
-"""Scores against known answers, their definitions, and laws."""
+"""Metrics against values by hand, their definitions, and invariants."""
 
 import itertools
 import math
@@ -139,7 +139,7 @@ def test_labels_drawn_from_the_probabilities_are_calibrated():
     assert negative_log_likelihood(p, labels) == pytest.approx(entropy, abs=0.01)
 
 
-def test_certainty_is_free_if_right_and_ruinous_if_wrong():
+def test_certain_predictions_have_zero_or_infinite_loss():
     assert negative_log_likelihood([[1, 0], [0, 1]], [0, 1]) == 0
     assert negative_log_likelihood([[1, 0], [0, 1]], [0, 0]) == math.inf
     assert expected_calibration_error([[1, 0], [0, 1]], [0, 1]) == 0
@@ -223,7 +223,7 @@ def test_no_order_beats_mistakes_last_and_none_is_worse_than_mistakes_first(scor
 
 @few
 @given(arrays(np.bool_, st.integers(1, 12)))
-def test_a_constant_uncertainty_is_worth_a_coin(correct):
+def test_a_constant_uncertainty_is_no_better_than_chance(correct):
     constant = np.zeros(len(correct))
     error_rate = 1 - correct.mean()
     assert aurc(constant, correct) == pytest.approx(error_rate)

@@ -22,19 +22,14 @@ def fit(
     train: Annotated[Path, typer.Argument(help="Training table: .csv, .tsv or .parquet.")],
     target: Annotated[str, typer.Option(help="Column with the labels.")],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
-    impute: Annotated[
-        bool, typer.Option("--impute", help="Impute missing values, and add indicators for them.")
-    ] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A first look: seconds instead of minutes.")
-    ] = False,
+    impute: Annotated[bool, typer.Option("--impute", help="Impute missing values.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Seconds instead of minutes.")] = False,
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same model.")] = 0,
     calibration: Annotated[
         float, typer.Option(help="Fraction of the rows held out to calibrate the thresholds.")
     ] = 0.2,
     false_alarm: Annotated[
-        float,
-        typer.Option(help="False alarm rate: in-distribution rows that are flagged as unfamiliar."),
+        float, typer.Option(help="False alarm rate: in-distribution rows flagged as unfamiliar.")
     ] = 0.05,
     max_error: Annotated[
         float | None,
@@ -43,20 +38,13 @@ def fit(
             "is accepted. Default: 0.01 if there is enough evidence, else no bound."
         ),
     ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="Confidence with which --max-error holds.")
-    ] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence of --max-error.")] = 0.95,
     per_class: Annotated[
-        bool,
-        typer.Option("--per-class", help="Guarantee --false-alarm within each predicted class."),
+        bool, typer.Option("--per-class", help="Guarantee --false-alarm in each predicted class.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume an interrupted fit to the same folder.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as one JSON object.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted fit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Train a model on a table, and calibrate when it defers a row to a person.
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal, NamedTuple, Self
@@ -147,14 +147,9 @@ class TableModel:
 
         scored = _Scored.of(classifier, encoder, table.iloc[held_out])
         truth = np.searchsorted(classifier.classes_, labels[held_out])
-        options = {"false_alarm": false_alarm, "confidence": confidence, "per_class": per_class}
-        rule = scored.calibrate(truth, max_error=bound, **options)
-        error_bound = "No error bound was requested."
-        if rule.acceptance is not None:
-            error_bound = rule.acceptance.statement
-            if max_error == "auto" and rule.acceptance.threshold is None:
-                rule = scored.calibrate(truth, max_error=None, **options)
-                error_bound += " So no error bound is guaranteed."
+        options: dict[str, Any] = {"false_alarm": false_alarm, "per_class": per_class}
+        options |= {"max_error": bound, "confidence": confidence}
+        rule, error_bound = scored.calibrate(truth, max_error != "auto", **options)
         facts = {
             "rows": len(frame),
             "training_rows": len(train),
@@ -266,10 +261,21 @@ class _Scored(NamedTuple):
         decimals = _DECIMALS_OF_NATS if in_nats else _DECIMALS_OF_SCORE
         return self.ood_score.round(decimals), self.evaluation.total.round(_DECIMALS_OF_NATS)
 
-    def calibrate(self, truth: np.ndarray, **options: Any) -> DeferralRule:
-        """The rule for such rows, given the class indices `truth` (N,)."""
+    def calibrate(
+        self, truth: np.ndarray, bound_required: bool, **options: Any
+    ) -> tuple[DeferralRule, str]:
+        """The rule, given the class indices `truth` (N,), and a sentence on its error bound.
+
+        Unless the bound is required, it is dropped if there is not enough evidence for it.
+        """
         right = self.predicted == truth
-        return DeferralRule.calibrate(*self.rounded(), right, self.predicted, **options)
+        rule = DeferralRule.calibrate(*self.rounded(), right, self.predicted, **options)
+        if rule.acceptance is None:
+            return rule, "No error bound was requested."
+        statement = rule.acceptance.statement
+        if rule.acceptance.threshold is None and not bound_required:
+            return replace(rule, acceptance=None), f"{statement} So no error bound is guaranteed."
+        return rule, statement
 
     def calibration(self, truth: np.ndarray) -> dict[str, np.ndarray]:
         """The scores that the rule is calibrated on, before rounding."""
