@@ -1,11 +1,11 @@
-"""One column of a table: its kind, its values as float64 or text, and where values are missing."""
+"""One column of a table: its kind, and its values as float64 or text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -19,13 +19,6 @@ Kind = Literal["number", "boolean", "category"]
 _MIN_ROWS_FOR_IDS = 10  # with fewer rows, distinct values do not indicate an id
 _MOSTLY_NUMERIC = 0.9  # a text column with so many numbers was meant to be numeric
 _BOOLEANS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
-
-
-class Cells(NamedTuple):
-    """A column's values (N,), float64 or text, and where (N,) they are missing."""
-
-    values: np.ndarray
-    missing: np.ndarray
 
 
 def check_names(frame: pd.DataFrame) -> None:
@@ -91,21 +84,22 @@ def find_kind(column: pd.Series) -> Kind:
     return "category"
 
 
-def read_cells(column: pd.Series, kind: Kind) -> Cells:
-    """The values of a column of a known kind; a boolean becomes 0.0 or 1.0."""
+def read_values(column: pd.Series, kind: Kind) -> np.ndarray:
+    """Values (N,): text of a category, None if missing; else float64, NaN if missing."""
     if kind == "category":
-        return Cells(_as_text(column), is_missing(column))
+        values = _as_text(column)
+        values[is_missing(column)] = None
+        return values
     if _is_text(column):
-        text, missing = _as_text(column), is_missing(column)
+        text = _as_text(column)
         if kind == "boolean":
             values = np.array([_BOOLEANS.get(value.strip().lower(), np.nan) for value in text])
         else:
             values = _as_numbers(text)
-        bad = np.isnan(values) & ~missing
+        bad = np.isnan(values) & ~is_missing(column)
     elif _is_numeric(column):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        missing = np.isnan(values)
-        bad = ~missing & ~np.isin(values, (0, 1)) & (kind == "boolean")
+        bad = ~np.isnan(values) & ~np.isin(values, (0, 1)) & (kind == "boolean")
     else:
         raise _unsupported(column, str(column.dtype))
     if bad.any():
@@ -114,21 +108,21 @@ def read_cells(column: pd.Series, kind: Kind) -> Cells:
             f"column '{column.name}' must hold {wanted} as in training; got "
             f"{_first_value(column[bad])}. Correct it."
         )
-    return Cells(values, missing)
+    return values
 
 
-def check_cells(cells: Mapping[str, Cells], complete: Iterable[str]) -> None:
+def check_values(columns: Mapping[str, np.ndarray], complete: Iterable[str]) -> None:
     """Refuse infinite numbers in any column, and missing values in those named in `complete`."""
-    numeric = {name: each.values for name, each in cells.items() if each.values.dtype == np.float64}
-    names = [name for name, values in numeric.items() if np.isinf(values).any()]
+    numeric = [name for name, values in columns.items() if values.dtype == np.float64]
+    names = [name for name in numeric if np.isinf(columns[name]).any()]
     if names:
         raise ValueError(
             f"columns must hold finite numbers; {listed(names)} {_has(names)} infinite values. "
             "Clip them, or leave such rows out."
         )
-    names = [name for name in complete if cells[name].missing.any()]
+    names = [name for name in complete if pd.isna(columns[name]).any()]
     if names:
-        n_rows = int(np.any([cells[name].missing for name in names], axis=0).sum())
+        n_rows = int(np.any([pd.isna(columns[name]) for name in names], axis=0).sum())
         raise ValueError(
             f"columns must not have missing values; {listed(names)} {_has(names)} some, in "
             f"{n_rows} {'row' if n_rows == 1 else 'rows'}. Fill them, or fit with impute "

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bacoun.tabular import columns
-from bacoun.tabular.columns import Cells, Kind, check_cells, check_names, read_cells
+from bacoun.tabular.columns import Kind, check_names, check_values, read_values
 from bacoun.tabular.reading import listed
 
 _MAX_CATEGORIES = 1000
@@ -53,9 +53,10 @@ class Column:
         return [*names, f"{self.name} missing"] if self.indicator else names
 
     @classmethod
-    def fit(cls, name: str, kind: Kind, cells: Cells, impute: bool) -> Self:
-        """Learn the categories and, to `impute`, the median or the most frequent value."""
-        present = cells.values[~cells.missing]
+    def fit(cls, name: str, kind: Kind, values: np.ndarray, impute: bool) -> Self:
+        """Learn the categories in `values` (N,) and, to `impute`, the median or the mode."""
+        missing = pd.isna(values)
+        present = values[~missing]
         categories = sorted(set(present)) if kind == "category" else []
         if len(categories) > _MAX_CATEGORIES:
             raise ValueError(
@@ -66,13 +67,13 @@ class Column:
         if impute:
             frequent, _ = Counter(present.tolist()).most_common(1)[0]
             fill = float(np.median(present)) if kind == "number" else frequent
-        return cls(name, kind, categories, fill, bool(cells.missing.any()))
+        return cls(name, kind, categories, fill, bool(missing.any()))
 
-    def encode(self, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Features (N, d), and which rows (N,) have a category that `fit` did not see."""
-        values = cells.values.copy()
-        values[cells.missing] = self.fill
-        unseen = np.zeros(len(values), dtype=bool)
+        missing, unseen = pd.isna(values), np.zeros(len(values), dtype=bool)
+        values = values.copy()
+        values[missing] = self.fill
         if self.kind == "category":
             known = pd.Index(self.categories, dtype=object)
             codes = known.get_indexer(pd.Index(values, dtype=object))
@@ -80,7 +81,7 @@ class Column:
             features = (codes[:, None] == np.arange(len(known))).astype(np.float64)
         else:
             features = values.astype(np.float64)[:, None]
-        return np.column_stack([features, cells.missing]) if self.indicator else features, unseen
+        return np.column_stack([features, missing]) if self.indicator else features, unseen
 
 
 class TableEncoder:
@@ -135,9 +136,9 @@ class TableEncoder:
                 f"{listed(dropped)}. Add other columns."
             )
         kinds = {name: columns.find_kind(frame[name]) for name in used}
-        cells = {name: read_cells(frame[name], kinds[name]) for name in used}
-        check_cells(cells, complete=[] if impute else used)
-        self.columns_ = [Column.fit(name, kinds[name], cells[name], impute) for name in used]
+        values = {name: read_values(frame[name], kinds[name]) for name in used}
+        check_values(values, complete=[] if impute else used)
+        self.columns_ = [Column.fit(name, kinds[name], values[name], impute) for name in used]
         self.dropped_ = dropped
         return self
 
@@ -152,21 +153,19 @@ class TableEncoder:
 
     def transform_with_unseen(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """Features (N, D), and which rows (N,) have a category that `fit` did not see."""
-        cells = self._read(frame)
-        features, unseen = zip(
-            *(each.encode(cells[each.name]) for each in self.columns_), strict=True
-        )
+        values = self._read(frame)
+        encoded = (column.encode(values[column.name]) for column in self.columns_)
+        features, unseen = zip(*encoded, strict=True)
         return np.concatenate(features, axis=1), np.any(unseen, axis=0)
 
     def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table, with numbers and booleans parsed from the text of a CSV."""
-        cells = self._read(frame)
-        result = frame.astype(object)
+        result, read = frame.astype(object), self._read(frame)
         for column in self.columns_:
-            values, missing = cells[column.name]
-            known = (values == 1 if column.kind == "boolean" else values).astype(object)
-            known[missing] = None
-            result[column.name] = known
+            values = read[column.name]
+            parsed = (values == 1 if column.kind == "boolean" else values).astype(object)
+            parsed[pd.isna(values)] = None
+            result[column.name] = parsed
         return result
 
     def extra(self, names: Iterable[str]) -> list[str]:
@@ -174,8 +173,8 @@ class TableEncoder:
         known = {column.name for column in self.columns_} | self.dropped_.keys()
         return [name for name in names if name not in known]
 
-    def _read(self, frame: pd.DataFrame) -> dict[str, Cells]:
-        """The checked cells of all columns that are used."""
+    def _read(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:
+        """The checked values of all columns that are used."""
         check_names(frame)
         absent = [column.name for column in self.columns_ if column.name not in frame]
         if absent:
@@ -183,9 +182,9 @@ class TableEncoder:
                 f"the table must have the columns that the model was fitted on; it lacks "
                 f"{listed(absent)}. It has {listed(frame.columns)}."
             )
-        cells = {each.name: read_cells(frame[each.name], each.kind) for each in self.columns_}
-        check_cells(cells, complete=[each.name for each in self.columns_ if each.fill is None])
-        return cells
+        values = {each.name: read_values(frame[each.name], each.kind) for each in self.columns_}
+        check_values(values, complete=[each.name for each in self.columns_ if each.fill is None])
+        return values
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
