@@ -80,7 +80,7 @@ def find_kind(column: pd.Series) -> Kind:
     text = _as_text(present)
     if {value.lower() for value in text} <= {"true", "false"}:
         return "boolean"
-    _check_no_spoiled_numbers(present, text)
+    _check_not_meant_as_numbers(present, text)
     return "category"
 
 
@@ -130,7 +130,7 @@ def check_values(columns: Mapping[str, np.ndarray], complete: Iterable[str]) -> 
         )
 
 
-def _check_no_spoiled_numbers(present: pd.Series, text: np.ndarray) -> None:
+def _check_not_meant_as_numbers(present: pd.Series, text: np.ndarray) -> None:
     """Refuse text (N,) that was meant to be numbers: a few words among them, or decimal commas."""
     words = np.isnan(_as_numbers(text))
     if _MOSTLY_NUMERIC <= (~words).mean() < 1:
