@@ -1,4 +1,4 @@
-"""What all baselines promise; each one's own laws stand in its own file."""
+"""Laws of all baselines; those of a single one are in its own file."""
 
 import copy
 import random
@@ -35,17 +35,17 @@ def fitted(request, moons):
     return clone(QUICK[request.param]).fit(*moons)
 
 
-def test_all_kinds_are_met_here():
+def test_all_kinds_are_covered_here():
     assert QUICK.keys() == KINDS.keys()
     assert all(type(model) is KINDS[name] for name, model in QUICK.items())
 
 
 @parametrize_with_checks(list(QUICK.values()))
-def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
-def test_the_moons_are_told_apart(fitted, moons):
+def test_the_moons_are_separated(fitted, moons):
     assert fitted.score(*moons) > 0.8
 
 
@@ -78,11 +78,11 @@ def test_all_answers_in_one_pass_are_those_of_the_single_methods(fitted):
     assert answers.log_density is None
 
 
-def test_what_is_unfamiliar_to_a_baseline_is_what_it_is_epistemically_unsure_of(fitted):
+def test_the_ood_score_of_a_baseline_is_its_epistemic_uncertainty(fitted):
     np.testing.assert_array_equal(fitted.ood_score(GRID), fitted.uncertainty(GRID).epistemic)
 
 
-def test_order_and_company_of_rows_do_not_matter(fitted):
+def test_order_and_number_of_rows_do_not_matter(fitted):
     order = np.random.default_rng(1).permutation(len(GRID))
     answer = fitted.uncertainty(GRID).to_frame().to_numpy()
     shuffled = fitted.uncertainty(GRID[order]).to_frame().to_numpy()
@@ -91,7 +91,7 @@ def test_order_and_company_of_rows_do_not_matter(fitted):
     np.testing.assert_allclose(some, answer[40:47], atol=1e-6)
 
 
-def test_asking_again_gives_the_same_numbers(fitted):
+def test_repeated_calls_give_the_same_numbers(fitted):
     for joint in (False, True):
         np.testing.assert_array_equal(
             fitted.predict_proba_samples(GRID, joint=joint),

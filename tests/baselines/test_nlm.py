@@ -71,6 +71,8 @@ def test_the_papers_settings_are_those_of_bacoun_without_edge(experiment):
     assert own.boundary is None
 
 
-def test_quick_is_quick_and_takes_settings():
-    assert NLM.quick(random_state=3).features.epochs == 60
-    assert NLM.quick(random_state=3).random_state == 3
+def test_the_quick_settings_are_those_of_bacoun_without_edge():
+    own, whole = NLM.quick(random_state=3), BaCOUnClassifier.quick()
+    assert repr(own.features) == repr(whole.features)
+    assert repr(own.posterior) == repr(whole.posterior)
+    assert own.random_state == 3

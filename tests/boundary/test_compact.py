@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from bacoun import BaCOUnClassifier
-from bacoun.boundary import KINDS, CompactShell, FlowShell
+from bacoun.boundary import CompactShell, FlowShell
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
 from bacoun.randomness import seeded
@@ -259,10 +259,10 @@ def test_same_seed_gives_same_bits_whatever_the_global_stream_which_stays_untouc
 
 
 def test_on_epoch_counts_through_all_flows():
-    heard = []
+    calls = []
     boundary = CompactShell(shell=FlowShell(**QUICK))
-    boundary.fit(*plane(60, 5), on_epoch=lambda done, planned: heard.append((done, planned)))
-    assert heard == [(i, 6) for i in range(1, 7)]
+    boundary.fit(*plane(60, 5), on_epoch=lambda done, planned: calls.append((done, planned)))
+    assert calls == [(i, 6) for i in range(1, 7)]
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,6 @@ def test_bad_settings_are_named(bad, sentence):
 
 
 def test_a_classifier_of_digits_is_saved_and_loaded_to_the_bit(tmp_path):
-    assert KINDS["compact-shell"] is CompactShell
     X, y = load_digits(return_X_y=True)
     model = BaCOUnClassifier(
         boundary="compact-shell",

@@ -261,10 +261,10 @@ def test_unfamiliarity_is_minus_the_log_density():
 
 
 def test_on_epoch_counts_through_all_flows():
-    heard = []
+    calls = []
     boundary = FlowShell(**QUICK)
-    boundary.fit(*clouds([30, 30], 2), on_epoch=lambda done, planned: heard.append((done, planned)))
-    assert heard == [(i, 6) for i in range(1, 7)]
+    boundary.fit(*clouds([30, 30], 2), on_epoch=lambda done, planned: calls.append((done, planned)))
+    assert calls == [(i, 6) for i in range(1, 7)]
 
 
 def test_state_round_trip_keeps_every_bit():

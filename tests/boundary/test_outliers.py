@@ -1,4 +1,4 @@
-"""Outliers are as many as told, the least likely, and found also where some are wild."""
+"""The requested number of least likely points are outliers, even if some are extreme."""
 
 import math
 
@@ -26,7 +26,7 @@ def cloud():
 
 
 @parametrize_with_checks([quick(epochs=3, blocks=1, hidden=8)])
-def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
+def test_scikit_learn_estimator_checks_pass(estimator, check):
     check(estimator)
 
 
@@ -77,7 +77,7 @@ def test_the_density_is_in_the_units_of_x(cloud):
     ("contamination", "expected"),
     [(0.1, 30), (0.05, 15), (0.0, 0), (0.5, 150), (7, 7), (1, 1), (0, 0), (np.int64(299), 299)],
 )
-def test_as_many_outliers_as_told(cloud, contamination, expected):
+def test_as_many_outliers_as_requested(cloud, contamination, expected):
     model = quick(contamination, epochs=2)
     labels = model.fit_predict(cloud)
     assert (labels == -1).sum() == expected
@@ -87,7 +87,7 @@ def test_as_many_outliers_as_told(cloud, contamination, expected):
 
 
 @pytest.mark.parametrize("size", [1e3, 1e9, 1e150])
-def test_a_wild_value_does_not_hide_the_other_outliers(cloud, size):
+def test_an_extreme_value_does_not_mask_the_other_outliers(cloud, size):
     planted = [[4.0, 4.0], [0.5, -4.0], [-5.0, 0.0]]
     X = np.vstack([cloud, planted, [[size, 0.0]]])
     found = np.flatnonzero(quick(4).fit_predict(X) == -1)
@@ -101,7 +101,7 @@ def test_scores_of_the_farthest_points_are_numbers_and_low(remover, value):
     assert (scores < remover.offset_).all()
 
 
-def test_a_row_is_scored_alike_in_any_company(cloud, remover):
+def test_the_score_of_a_row_does_not_depend_on_the_batch(cloud, remover):
     alone = np.concatenate([remover.score_samples(row[None]) for row in cloud[:20]])
     np.testing.assert_allclose(remover.score_samples(cloud)[:20], alone, rtol=0, atol=1e-9)
 
@@ -129,9 +129,9 @@ def test_few_points_are_enough_to_fit(cloud, n_points):
 
 
 def test_on_epoch_is_called_after_every_epoch(cloud):
-    heard = []
-    quick(epochs=4).fit(cloud, on_epoch=lambda done, planned: heard.append((done, planned)))
-    assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    calls = []
+    quick(epochs=4).fit(cloud, on_epoch=lambda done, planned: calls.append((done, planned)))
+    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 @pytest.mark.parametrize("bad", [-0.1, 0.51, 1.0, math.nan, -1, 300, True, "auto", None])

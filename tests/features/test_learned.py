@@ -210,7 +210,7 @@ def test_training_is_stopped_by_the_classes_of_held_out_points_alone(joint_softm
     assert features.history_.held_out == pytest.approx([float(expected)], rel=1e-5)
 
 
-def test_an_edge_without_labels_says_nothing_about_the_classes():
+def test_an_edge_without_labels_does_not_affect_the_classes():
     """One epoch in one batch: the classes' own weights move as if the edge had not been there."""
     points, labels = corners()
     once = {"body": nn.Flatten(), "epochs": 1, "batch_size": 1000, "l2": 0.0, "patience": None}
@@ -325,12 +325,12 @@ def test_epochs_by_default_make_about_3000_steps(n_points, planned):
     assert features._n_epochs(n_points) == planned
 
 
-def test_epochs_asked_for_are_run_and_heard():
-    heard = []
+def test_epochs_asked_for_are_run_and_reported():
+    calls = []
     LearnedFeatures(**QUICK).fit(
-        *corners(), on_epoch=lambda done, planned: heard.append((done, planned))
+        *corners(), on_epoch=lambda done, planned: calls.append((done, planned))
     )
-    assert heard == [(1, 3), (2, 3), (3, 3)]
+    assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize(("shape", "rate"), [((3,), 0.0), ((1, 8, 8), 0.5)])

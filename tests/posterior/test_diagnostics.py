@@ -27,7 +27,7 @@ def test_effective_sample_size_of_an_autoregression_is_known():
     found = chain_statistics(chains)
     expected = 8 * 4000 * (1 - 0.6) / (1 + 0.6)
     assert found["ess"] == pytest.approx(expected, rel=0.15)
-    # Squares of a Gaussian autoregression forget twice as fast, persistence 0.36; ranks blur it.
+    # Squares of a Gaussian autoregression have persistence 0.36; the ranks of bulk ESS blur it.
     assert found["ess_squares"] == pytest.approx(8 * 4000 * (1 - 0.36) / (1 + 0.36), rel=0.3)
 
 
@@ -50,7 +50,7 @@ def test_chains_that_differ_only_in_spread_are_noticed():
     assert chain_statistics(chains)["rhat"] > 1.1
 
 
-def test_a_quantity_that_does_not_move_is_passed_over():
+def test_constant_quantities_are_ignored():
     chains = np.random.default_rng(4).standard_normal((4, 100, 2))
     chains[:, :, 0] = 1.0
     assert np.isfinite(chain_statistics(chains)["rhat"])
@@ -76,7 +76,7 @@ def test_a_healthy_run_is_silent():
         ({"divergences": 30}, "raise target_accept"),
     ],
 )
-def test_an_unsettled_run_warns_with_the_remedy(changes, remedy):
+def test_a_run_that_has_not_converged_warns_with_the_remedy(changes, remedy):
     with pytest.warns(ConvergenceWarning, match=remedy):
         health(**changes).warn_if_unsettled()
 

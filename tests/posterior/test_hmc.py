@@ -39,7 +39,7 @@ def test_trajectories_run_backwards():
     torch.testing.assert_close(-returned, momentum)
 
 
-def test_energy_is_kept_three_times_better_than_by_leapfrog_at_the_same_price():
+def test_energy_is_kept_three_times_better_than_by_leapfrog_at_the_same_cost():
     density = gaussian([1.0, 0.5, 2.0])
     x, momentum = torch.randn(2, 3, 500, dtype=torch.float64, generator=seed(0))
 
@@ -76,7 +76,7 @@ def test_chains_recover_a_gaussian_they_are_given():
 
 
 @pytest.mark.parametrize("stop_after", [1, 3, 4, 8])
-def test_chains_go_on_from_a_checkpoint_to_the_same_bits(tmp_path, stop_after):
+def test_chains_resume_from_a_checkpoint_to_the_same_bits(tmp_path, stop_after):
     def run(folder, on_epoch=None):
         generator = seed(0)
         made = sample_chains(
@@ -137,10 +137,10 @@ def test_iterations_are_added_until_they_are_enough_up_to_three_times_as_many(
 
 @pytest.mark.parametrize("stop_after", [2, 9, 12, 19])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_head_goes_on_from_a_checkpoint_in_whatever_part_of_its_iterations(
+def test_a_head_resumes_from_a_checkpoint_in_any_part_of_its_iterations(
     tmp_path, stop_after, small_head
 ):
-    """Coordinates are made anew three times in ten iterations of warm-up; then ten are kept."""
+    """The whitening is updated three times in ten warm-up iterations; then ten are kept."""
     features, labels, _ = small_head
 
     def fit(on_epoch=None):
@@ -168,12 +168,12 @@ def test_a_head_goes_on_from_a_checkpoint_in_whatever_part_of_its_iterations(
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_iterations_are_counted_through_all_parts(small_head):
-    heard = []
+    calls = []
     HMC(n_draws=20, n_chains=4, n_warmup=10, n_iterations=10).fit(
-        *small_head[:2], generator=seed(0), on_epoch=lambda done, _: heard.append(done)
+        *small_head[:2], generator=seed(0), on_epoch=lambda done, _: calls.append(done)
     )
-    assert heard == list(range(1, len(heard) + 1))
-    assert len(heard) >= 20
+    assert calls == list(range(1, len(calls) + 1))
+    assert len(calls) >= 20
 
 
 def raw_nuts_probabilities(features, labels, asked, n_classes, prior_scale):
@@ -310,7 +310,7 @@ def test_one_generator_gives_one_answer(small_head):
 
 
 def test_well_separated_classes_trap_no_chain():
-    """Their posterior has a wall that the curvature at the mode does not show."""
+    """Their posterior falls off steeply on one side, which the curvature at the mode misses."""
     generator = seed(0)
     labels = torch.arange(400) % 2
     sign = (2 * labels - 1).double()[:, None]
@@ -334,8 +334,8 @@ def count_gradients(monkeypatch):
     return counted
 
 
-def test_many_well_separated_classes_settle_at_a_moderate_price(monkeypatch):
-    """A ConvergenceWarning is an error here; coordinates of the mode alone take 6000 gradients."""
+def test_many_well_separated_classes_converge_at_a_moderate_cost(monkeypatch):
+    """A ConvergenceWarning is an error here; whitening at the mode alone takes 6000 gradients."""
     points, labels = make_blobs(600, 32, centers=10, center_box=(-3.0, 3.0), random_state=0)
     points, labels = torch.from_numpy(points), torch.from_numpy(labels)
     counted = count_gradients(monkeypatch)
@@ -347,9 +347,9 @@ def test_many_well_separated_classes_settle_at_a_moderate_price(monkeypatch):
 
 @pytest.fixture(scope="module")
 def skewed():
-    """Separable classes and a wide prior: a long tail on one side, a wall on the other.
+    """Separable classes and a wide prior: a skewed posterior.
 
-    The predictive is found by adding up over a grid of both weights.
+    The predictive is computed by summing over a grid of both weights.
     """
     labels = torch.arange(16) % 2
     signs = (2 * labels - 1).double()
@@ -398,8 +398,8 @@ def test_chains_end_where_their_last_draw_is():
     assert torch.equal(run.last, run.draws[-1])
 
 
-def test_prior_alone_speaks_where_the_data_is_silent():
-    """All-zero features: the predictive is the prior's, whose logits have variance |phi|^2."""
+def test_the_predictive_is_that_of_the_prior_if_all_features_are_zero():
+    """Logits have variance |phi|^2 times the prior variance, times 2 for their difference."""
     labels = torch.arange(10) % 2
     head = HMC(n_draws=4000, prior_scale=0.5, fit_intercept=False)
     head.fit(torch.zeros(10, 3), labels, generator=seed(0))

@@ -138,4 +138,3 @@ def test_the_mode_has_no_slope():
     _, posterior, mode = reduce(features, labels, 3, 1.0, tol=0.0)
     assert posterior.gradient(mode[:, :, None]).abs().max() < 0.01
     assert posterior.probabilities(mode).argmax(1).eq(labels).double().mean() > 0.8
-    assert contrasts(3).shape == (3, 2)

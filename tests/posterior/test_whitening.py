@@ -22,8 +22,8 @@ def test_the_full_factor_turns_the_hessian_into_the_identity():
     posterior, mode = fitted()
     whitening = whiten(posterior, mode, full=True)
     factor = whitening.factor[0]
-    round_hessian = factor.T @ posterior.hessian(mode) @ factor
-    torch.testing.assert_close(round_hessian, torch.eye(10, dtype=torch.float64))
+    whitened_hessian = factor.T @ posterior.hessian(mode) @ factor
+    torch.testing.assert_close(whitened_hessian, torch.eye(10, dtype=torch.float64))
     torch.testing.assert_close(torch.linalg.slogdet(factor)[1].item(), whitening.log_det)
 
 
@@ -37,7 +37,7 @@ def test_a_factor_for_each_contrast_does_so_on_the_diagonal():
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_round_coordinates_lead_to_contrasts_and_back(full):
+def test_whitened_coordinates_map_to_contrasts_and_back(full):
     posterior, mode = fitted()
     draws = around(mode)
     whitening = whiten(posterior, draws, full=full)

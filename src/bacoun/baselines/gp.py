@@ -147,8 +147,6 @@ class GP(Baseline):
         return mean.T, variance.clamp(min=0).sqrt().T
 
     def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
-        if joint:
-            return self._joint_samples(points)
         mean, spread = self._latent_moments(points)
         return (mean + spread * self.eps_).softmax(dim=2)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -13,7 +11,7 @@ import torch
 import zuko
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
-from torch.distributions import Distribution, Transform, constraints
+from torch.distributions import Transform, constraints
 from zuko.lazy import Flow as ZukoFlow
 from zuko.lazy import LazyTransform, UnconditionalTransform
 from zuko.transforms import IdentityTransform, MonotonicAffineTransform
@@ -29,17 +27,6 @@ LARGEST_LOG_SCALE = math.log(_MAX_SCALE)
 _MIN_POINTS = 20  # fewer get a Gaussian instead of a flow
 
 
-@contextmanager
-def _unvalidated() -> Iterator[None]:
-    """Let a distribution accept NaN, where a flow overflowed; importing Pyro forbids it."""
-    before = Distribution._validate_args
-    Distribution.set_default_validate_args(False)
-    try:
-        yield
-    finally:
-        Distribution.set_default_validate_args(before)
-
-
 @dataclass(kw_only=True, eq=False)
 class Flow:
     """RealNVP from zuko, fitted by maximum likelihood to one cloud of points.
@@ -51,8 +38,8 @@ class Flow:
     hidden : int
         Units in each of the two hidden layers of a coupling.
     jitter : float
-        Standard deviation of the noise added to standardized points in training, so that constant,
-        discrete and repeated columns have a density.
+        Standard deviation of noise added in training, so that constant or discrete columns have a
+        density.
     batch_norm : bool
         Add an invertible normalization layer after each coupling, as in the paper.
     """
@@ -147,8 +134,10 @@ class Flow:
         if self.blocks > 0 and points.shape[1] > 1 and not self.batch_norm:
             value = self._log_prob_of_couplings(standard)
         else:
-            with _unvalidated():
-                value = self.module_().log_prob(standard)
+            # Not the module's own log_prob: once Pyro is imported, it refuses NaN from an overflow.
+            latent, log_det = self.module_.transform().call_and_ladj(standard)
+            log_normal = -latent.square() / 2 - math.log(math.sqrt(2 * math.pi))
+            value = log_normal.sum(dim=1) + (log_det if log_det.ndim == 1 else log_det.sum(dim=1))
         value = value - self.scale_.log().sum()
         return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
 

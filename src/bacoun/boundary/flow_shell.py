@@ -45,8 +45,8 @@ class FlowShell(FlowSettings):
     batch_norm : bool
         Add an invertible normalization layer after each coupling, as in the paper.
     jitter : float
-        Standard deviation of the noise added to standardized points in training, so that constant,
-        discrete and repeated columns have a density.
+        Standard deviation of noise added in training, so that constant or discrete columns have a
+        density.
     epochs : int
         Passes over the data, at most.
     batch_size : int
@@ -56,8 +56,8 @@ class FlowShell(FlowSettings):
     l2 : float
         Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
     patience : int, optional
-        Early stopping: hold out a tenth of the points and stop once their likelihood has not
-        improved for this many epochs. None: train on all points for all epochs.
+        Stop early once the likelihood of a held-out tenth of the points has not improved for this
+        many epochs. None: train on all points for all epochs.
     n_jobs : int, optional
         Number of processes that fit flows in parallel.
     """
@@ -152,12 +152,14 @@ class FlowShell(FlowSettings):
         self, n_points: int, generator: Generator, *, check_overlap: bool
     ) -> tuple[Tensor, Tensor]:
         """Up to `n_points` valid edge points and their flows; fewer after too many rounds."""
-        rounds = [self._one_round(n_points, generator, check_overlap)]
-        missing = n_points - len(rounds[0][0])
-        while missing > 0 and len(rounds) < _MAX_ROUNDS:
-            rounds.append(self._one_round(missing, generator, check_overlap))
-            missing -= len(rounds[-1][0])
-        edges, sources = zip(*rounds, strict=True)
+        edges, sources, missing = [], [], n_points
+        for _ in range(_MAX_ROUNDS):
+            edge, source = self._one_round(missing, generator, check_overlap)
+            edges.append(edge)
+            sources.append(source)
+            missing -= len(edge)
+            if missing <= 0:
+                break
         return torch.cat(edges)[:n_points], torch.cat(sources)[:n_points]
 
     def _one_round(

@@ -39,8 +39,8 @@ class FlowOutlierRemover(OutlierMixin, FlowSettings):
     batch_norm : bool
         Add an invertible normalization layer after each coupling.
     jitter : float
-        Standard deviation of the noise added to standardized points in training, so that constant,
-        discrete and repeated columns have a density.
+        Standard deviation of noise added in training, so that constant or discrete columns have a
+        density.
     epochs : int
         Passes over the data, at most; like those below, the default is the paper's for Moons.
     batch_size : int
@@ -50,8 +50,8 @@ class FlowOutlierRemover(OutlierMixin, FlowSettings):
     l2 : float
         Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
     patience : int, optional
-        Early stopping: hold out a tenth of the points and stop once their likelihood has not
-        improved for this many epochs. None: train on all points for all epochs.
+        Stop early once the likelihood of a held-out tenth of the points has not improved for this
+        many epochs. None: train on all points for all epochs.
     random_state : int, RandomState, Generator or None
         Seed of the fit. Global random streams are not touched.
 

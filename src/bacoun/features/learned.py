@@ -53,8 +53,8 @@ class LearnedFeatures(BaseEstimator):
     learning_rate : float
         Step size of Adam.
     patience : int, optional
-        Early stopping: hold out a tenth of the points and stop once the log loss of their classes
-        has not improved for this many epochs. None: train on all points for all epochs.
+        Stop early once the log loss of a held-out tenth of the points has not improved for this
+        many epochs. None: train on all points for all epochs.
     """
 
     body: str | nn.Module = "auto"
@@ -200,27 +200,22 @@ class LearnedFeatures(BaseEstimator):
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted network."""
-        head: Any = self.module_[1]
-        n_outputs, n_features = head.weight.shape
         return {
             "input_shape": list(self.input_shape_),
             "has_edge": self.has_edge_,
             "held_out_rows": self.held_out_rows_,
-            "n_features": n_features,
-            "n_outputs": n_outputs,
             "weights": dict(self.module_.state_dict()),
         }
 
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state`."""
         self.input_shape_ = tuple(state["input_shape"])
-        self.has_edge_ = state["has_edge"]
-        self.held_out_rows_ = state["held_out_rows"]
-        with seeded(Generator()):  # the weights drawn here are replaced
-            head = nn.Linear(state["n_features"], state["n_outputs"])
-            self.module_ = nn.Sequential(self._body(), head)
+        self.has_edge_, self.held_out_rows_ = state["has_edge"], state["held_out_rows"]
+        head_weight = state["weights"]["1.weight"]  # (outputs, features)
+        with seeded(Generator()):  # the initial weights are replaced
+            self.module_ = nn.Sequential(self._body(), nn.Linear(*head_weight.shape[::-1]))
         self.module_.load_state_dict(state["weights"])
-        self.module_.to(state["weights"]["1.weight"].device).eval()
+        self.module_.to(head_weight.device).eval()
         return self
 
 

@@ -18,10 +18,7 @@ from bacoun.posterior.whitening import Whitening, whiten
 from bacoun.training import OnEpoch
 
 Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
-"""Whitened coordinates (d, B), whether to compute the value -> log density (B,), gradient (d, B).
-
-Without the value, the first result is meaningless.
-"""
+"""Whitened coordinates (d, B), whether the value is needed -> log density (B,), gradient (d, B)."""
 
 _QUARTER_PERIOD = math.pi / 2  # integration time after which draws of a Gaussian are independent
 _MAX_STEP_SIZE = math.pi / 4  # longer steps overshoot the steep side of a skewed posterior
@@ -40,9 +37,8 @@ class HMC(ReducedHead):
     Parameters
     ----------
     prior_scale : float, "auto" or "evidence"
-        Prior standard deviation of each weight, intercept included; kept as `prior_scale_`. "auto":
-        0.3, or more if features are so small that logits would have a prior standard deviation
-        below 3. "evidence": the value with the largest Laplace evidence.
+        Prior standard deviation of each weight; kept as `prior_scale_`. "auto": 0.3, or larger for
+        small features, so that it is at least 3 for logits. "evidence": maximizes the evidence.
     n_draws : int
         Number S of draws kept for prediction, evenly spaced over all chains.
     fit_intercept : bool
@@ -55,7 +51,8 @@ class HMC(ReducedHead):
     n_warmup : int, optional
         Warm-up iterations. None: 40, or 25 for large problems.
     n_iterations : int, optional
-        Iterations after warm-up. None: at least 30, until the effective sample size reaches 400.
+        Iterations after warm-up. None: enough for 4 `n_draws` in all chains (2 for large problems),
+        at least 30, and up to three times as many until the effective sample size is 400.
     target_accept : float
         Harmonic mean over chains of the acceptance probability that the step size is tuned to.
     """

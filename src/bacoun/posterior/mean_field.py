@@ -22,8 +22,8 @@ class MeanField(Head):
     Parameters
     ----------
     prior_scale : float or "auto"
-        Prior standard deviation of each weight, intercept included. "auto": 0.3, or more if
-        features are so small that logits would have a prior standard deviation below 3.
+        Prior standard deviation of each weight. "auto": 0.3, or larger for small features, so that
+        it is at least 3 for logits.
     n_draws : int
         Number S of posterior draws.
     fit_intercept : bool

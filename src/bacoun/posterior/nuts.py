@@ -22,9 +22,8 @@ class NUTS(ReducedHead):
     Parameters
     ----------
     prior_scale : float, "auto" or "evidence"
-        Prior standard deviation of each weight, intercept included; kept as `prior_scale_`. "auto":
-        0.3, or more if features are so small that logits would have a prior standard deviation
-        below 3. "evidence": the value with the largest Laplace evidence.
+        Prior standard deviation of each weight; kept as `prior_scale_`. "auto": 0.3, or larger for
+        small features, so that it is at least 3 for logits. "evidence": maximizes the evidence.
     n_draws : int
         Number S of draws kept for prediction, evenly spaced over all chains.
     fit_intercept : bool
