@@ -80,6 +80,13 @@ def test_health_names_the_inference(fitted):
     assert head.diagnose(features[:5]).inference == type(head).__name__
 
 
+def test_health_after_a_second_fit_is_that_of_the_second_fit(small_head):
+    features, labels, _ = small_head
+    head = Laplace(prior_scale=1.0, fit_intercept=False).fit(features, labels)
+    head.set_params(prior_scale=0.5).fit(features[:, :2], labels)
+    assert (head.health_.dimensions, head.health_.prior_scale) == (2 * 2, 0.5)
+
+
 @pytest.mark.parametrize("kind", [HMC, Laplace])
 def test_chains_are_handed_to_arviz_and_not_kept_in_files(kind, small_head):
     features, labels, _ = small_head
@@ -171,7 +178,7 @@ HARD = {
 
 @pytest.mark.parametrize("case", HARD)
 @pytest.mark.parametrize("name", ["hmc", "laplace", "mean-field"])
-def test_hard_heads_give_finite_answers_and_no_false_alarm(name, case):
+def test_hard_problems_give_finite_results_and_no_warning(name, case):
     features, labels = HARD[case]
     head = clone(HEADS[name])
     if name == "mean-field":
