@@ -34,7 +34,7 @@ def with_doubt(draws, kappa):
 
 
 def doubt(ood_prior=0.01, **tails):
-    known = tails or {"density": Tail(10.0, 4.0), "residual": Tail(0.0, 0.5)}
+    known = tails or {"density": Tail(10.0, 4.0, 2.0), "residual": Tail(0.0, 0.5, 1.0)}
     return Doubt(ood_prior, known, disagreement=0.1)
 
 
@@ -147,10 +147,13 @@ def test_a_draw_that_is_replaced_stays_so_as_doubt_grows():
 def test_a_tail_is_0_at_the_median_and_1_where_5_percent_lie_beyond(center, width, seed):
     generator = torch.Generator().manual_seed(seed)
     scores = center + width * torch.randn(501, generator=generator, dtype=torch.float64)
-    standard = Tail.of(scores).standardised(scores)
+    tail = Tail.of(scores)
+    standard = tail.standardised(scores)
     assert float(standard.quantile(0.5)) == pytest.approx(0, abs=1e-9)
     assert float(standard.quantile(0.95)) == pytest.approx(1)
     assert (standard.argsort() == scores.argsort()).all()
+    inside = (scores >= scores.quantile(0.05)) & (scores <= scores.quantile(0.95))
+    assert ((tail.beyond(scores) > 1e-9) == ~inside).all()
 
 
 def test_scores_that_are_all_alike_have_a_tail_too():
@@ -161,20 +164,25 @@ def test_scores_that_are_all_alike_have_a_tail_too():
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=2), st.floats(0, math.inf))
-def test_the_score_falls_with_none_of_its_inputs(values, more):
+def test_the_score_grows_with_rarity_and_with_an_unusual_residual(values, more):
     first, second = (torch.tensor([value], dtype=torch.float64) for value in values)
-    here = doubt().score({"density": first, "residual": second})
-    assert here <= doubt().score({"density": first + more, "residual": second})
-    assert here <= doubt().score({"density": first, "residual": second + more})
+
+    def score(density, residual):
+        return doubt().score({"density": density, "residual": residual})
+
+    here = score(first, second)
+    assert here <= score(first + more, second)
+    further = more if second >= 0 else -more  # away from its median
+    assert here.clamp(min=0) <= score(first, second + further).clamp(min=0)
     assert not here.isnan()
 
 
-def test_the_first_score_leads_and_another_counts_from_1_on():
+def test_the_first_score_leads_and_another_counts_from_1_on_and_half_below():
     scores = {
-        "density": torch.tensor([10.0, 14.0, 10.0, 10.0]),
-        "residual": torch.tensor([0.0, 0.0, 0.5, 2.0]),
+        "density": torch.tensor([10.0, 14.0, 10.0, 10.0, 10.0]),
+        "residual": torch.tensor([0.0, 0.0, 0.5, 2.0, -5.0]),
     }
-    assert doubt().score(scores).tolist() == pytest.approx([0, 1, 0, 3])
+    assert doubt().score(scores).tolist() == pytest.approx([0, 1, 0, 3, 2])
     shuffled = dict(reversed(scores.items()))  # which leads is said by the tails
     assert torch.equal(doubt().score(shuffled), doubt().score(scores))
 

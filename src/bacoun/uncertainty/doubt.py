@@ -24,6 +24,7 @@ from torch import Tensor
 
 LARGEST_ODDS = 1e9  # keeps enough of a prediction that its argmax is not lost to rounding
 _LARGEST_SCORE = 1e6
+_WEIGHT_BELOW = 0.5  # chosen on development images, as `power` was
 _GOLDEN = 0.6180339887498949  # its multiples, modulo 1, are evenly spread
 
 
@@ -37,21 +38,32 @@ class Tail:
         Median of the score.
     spread : float
         Distance from the median to the 95 % quantile.
+    spread_below : float
+        Distance from the 5 % quantile to the median.
     """
 
     median: float
     spread: float
+    spread_below: float
 
     @classmethod
     def of(cls, scores: Tensor, smallest: float = 1e-6) -> Self:
-        """The tail of scores (n,) of in-distribution points; the spread is at least `smallest`."""
+        """The tail of scores (n,) of in-distribution points; spreads are at least `smallest`."""
         finite = scores.double().clamp(-_LARGEST_SCORE, _LARGEST_SCORE)  # a flow may overflow
-        median, high = finite.quantile(torch.tensor([0.5, 0.95]).to(finite))
-        return cls(float(median), max(float(high - median), smallest))
+        low, median, high = finite.quantile(finite.new_tensor([0.05, 0.5, 0.95])).tolist()
+        return cls(median, max(high - median, smallest), max(median - low, smallest))
 
     def standardised(self, scores: Tensor) -> Tensor:
         """Scores (N,), scaled to 0 at the median and 1 at the 95 % quantile."""
         return (scores.double() - self.median) / self.spread
+
+    def beyond(self, scores: Tensor) -> Tensor:
+        """How far (N,) scores are above the 95 % quantile or, at half weight, below the 5 % one.
+
+        Negative between the two.
+        """
+        below = (self.median - scores.double()) / self.spread_below
+        return torch.maximum(self.standardised(scores) - 1, _WEIGHT_BELOW * (below - 1))
 
 
 @dataclass(frozen=True)
@@ -59,9 +71,10 @@ class Doubt:
     """Maps unfamiliarity scores to the probability that a point is out-of-distribution.
 
     Each score is standardised: 0 at the median of in-distribution points, 1 at their 95 % quantile.
-    The first score always counts; 1 is subtracted from the others, so that they count only beyond
-    their 95 % quantile. With s the maximum, the prior odds of being OOD are multiplied by
-    max(s, 0)^power: they grow smoothly with the distance from the data, without a hard threshold.
+    The first score always counts, the others only beyond their 95 % quantile and, at half weight,
+    below their 5 % quantile: an image smoother than all others is unusual too. With s the maximum,
+    the prior odds of being OOD are multiplied by max(s, 0)^power: they grow smoothly with the
+    distance from the data, without a hard threshold.
 
     Attributes
     ----------
@@ -83,8 +96,10 @@ class Doubt:
 
     def score(self, scores: Mapping[str, Tensor]) -> Tensor:
         """Unfamiliarity (N,) from `scores`, each (N,), by name: about 0 for typical points."""
-        first, *others = (tail.standardised(scores[name]) for name, tail in self.tails.items())
-        return torch.stack([first, *(other - 1 for other in others)]).amax(dim=0)
+        first, *others = self.tails
+        each = [self.tails[first].standardised(scores[first])]
+        each += [self.tails[name].beyond(scores[name]) for name in others]
+        return torch.stack(each).amax(dim=0)
 
     def ood_score(self, score: Tensor, epistemic: Tensor) -> Tensor:
         """Ranking score (N,) for OOD detection: unfamiliarity, plus disagreement of the weights.
