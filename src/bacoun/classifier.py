@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from numbers import Real
 from typing import Any, Literal, Self
@@ -32,6 +32,7 @@ from bacoun.training import OnEpoch
 from bacoun.uncertainty import Doubt, Uncertainty
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     """A Bayesian classifier that knows what it has not seen.
 
@@ -51,7 +52,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         uncertainty its maximum. 0 is the method of the paper, where only posterior draws disagree.
     n_boundary : "balanced" or int
         Number of boundary points. "balanced": about as many as in a class, more for few classes;
-        half as many as there are images.
+        for images half as many as there are; at least 1000.
     contamination : float
         Share of the training points to leave out as outliers, from 0 to below 0.5: those of lowest
         density under one flow fitted to all points. A class much rarer than the others has a low
@@ -90,32 +91,17 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        boundary: str | BoundarySampler | None = "compact-shell",
-        features: str | nn.Module | FeatureMap = "learned",
-        posterior: str | LastLayer = "hmc",
-        ood_prior: float = 0.01,
-        n_boundary: int | Literal["balanced"] = "balanced",
-        contamination: float = 0.0,
-        standardize: bool = True,
-        random_state: RandomState = None,
-        verbose: bool = False,
-        n_jobs: int | None = None,
-        device: str = "cpu",
-    ) -> None:
-        self.boundary = boundary
-        self.features = features
-        self.posterior = posterior
-        self.ood_prior = ood_prior
-        self.n_boundary = n_boundary
-        self.contamination = contamination
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
-        self.device = device
+    boundary: str | BoundarySampler | None = "compact-shell"
+    features: str | nn.Module | FeatureMap = "learned"
+    posterior: str | LastLayer = "hmc"
+    ood_prior: float = 0.01
+    n_boundary: int | Literal["balanced"] = "balanced"
+    contamination: float = 0.0
+    standardize: bool = True
+    random_state: RandomState = None
+    verbose: bool = False
+    n_jobs: int | None = None
+    device: str = "cpu"
 
     @classmethod
     def paper(cls, experiment: str, **settings: Any) -> Self:

@@ -72,13 +72,9 @@ def read_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
             "Fit the model again, or install the version of bacoun that wrote it."
         )
     if document.pop("checksum", None) != _checksum(document):
-        raise ValueError(
-            f"'{folder / _DOCUMENT}' was changed after saving; save the model again."
-        )
+        raise ValueError(f"'{folder / _DOCUMENT}' was changed after saving; save the model again.")
     if document.pop("tensors_checksum") != _checksum_of_file(folder / _TENSORS):
-        raise ValueError(
-            f"'{folder / _TENSORS}' was changed after saving; save the model again."
-        )
+        raise ValueError(f"'{folder / _TENSORS}' was changed after saving; save the model again.")
     try:
         tensors = load_file(folder / _TENSORS)
     except SafetensorError as error:
