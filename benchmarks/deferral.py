@@ -44,7 +44,7 @@ def mean_and_error(values: list[float]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Pool:
-    """Fresh labelled points of the GMM task, scored once."""
+    """Fresh labeled points of the GMM task, scored once."""
 
     ood_score: np.ndarray
     total: np.ndarray

@@ -72,7 +72,7 @@ def _wide_model() -> BaCOUnClassifier:
 
 
 def _features(model: BaCOUnClassifier, points: np.ndarray) -> Tensor:
-    return model.features_.transform(model._standardised(points))
+    return model.features_.transform(model._standardized(points))
 
 
 def synthetic_head(

@@ -24,7 +24,7 @@ N_WARMUP, N_DRAWS = 200, 300
 
 @dataclass(frozen=True)
 class Sampled:
-    """Centred logits (C, T, P, K), probabilities (S, n, K) in and out, seconds."""
+    """Centered logits (C, T, P, K), probabilities (S, n, K) in and out, seconds."""
 
     logits: np.ndarray
     inside: torch.Tensor
@@ -79,10 +79,10 @@ def _from_weights(weights: np.ndarray, head: Head, seconds: float) -> Sampled:
         return torch.from_numpy(np.einsum("pl,ctlk->ctpk", design, weights, optimize=True))
 
     asked = logits(head.asked)
-    centred = asked - asked.mean(dim=3, keepdim=True)
+    centered = asked - asked.mean(dim=3, keepdim=True)
     inside = logits(head.asked_in).flatten(0, 1).softmax(dim=2)
     outside = logits(head.asked_out).flatten(0, 1).softmax(dim=2)
-    return Sampled(centred.numpy(), inside, outside, seconds)
+    return Sampled(centered.numpy(), inside, outside, seconds)
 
 
 def nutpie_raw(head: Head) -> Sampled:

@@ -121,12 +121,12 @@ def differences(model: BaCOUnClassifier, rows: np.ndarray, evaluation: Any) -> d
 def parts(model: BaCOUnClassifier, rows: np.ndarray, n_rows: int = 2048) -> dict[str, float]:
     """What each part of a block costs, on one thread; the best of some."""
     torch.set_num_threads(1)
-    points = model._standardised(rows[:n_rows])
+    points = model._standardized(rows[:n_rows])
     features, scores = model._look(points)[:2]
     predictive, doubt = model.posterior_._predictive(features.dtype), model.doubt_
     coordinates = torch.addmm(predictive.offset, features, predictive.basis)
     costs = {
-        "standardise": best_of(lambda: model._standardised(rows[:n_rows])),
+        "standardize": best_of(lambda: model._standardized(rows[:n_rows])),
         "network": best_of(lambda: model.features_.transform_with_log_odds(points)),
         "flows": best_of(lambda: model.boundary_.log_prob(points)),
         "doubt": best_of(lambda: doubt.probability(doubt.score(scores))),

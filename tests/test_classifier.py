@@ -212,7 +212,7 @@ def test_huge_inputs_give_finite_answers(quick, size):
 
 def test_density_is_in_the_units_of_x(fast, moons):
     X, y = moons
-    units = np.array([8.0, 0.25])  # powers of two, so that standardising gives the same bits
+    units = np.array([8.0, 0.25])  # powers of two, so that standardizing gives the same bits
     here, there = fast().fit(X, y), fast().fit(X * units, y)
     np.testing.assert_array_equal(here.predict_proba(X), there.predict_proba(X * units))
     shift = here.log_density(X) - there.log_density(X * units)
@@ -605,7 +605,7 @@ def test_n_boundary_is_as_told_or_balanced_with_the_classes(
     assert model._n_edge(n_points) == expected
 
 
-class LabelledShell(GaussianShell):
+class LabeledShell(GaussianShell):
     """The same, knowing whose edge each point is on, or saying that it does not."""
 
     def __init__(self, radii=(3.0, 3.1), knows=True):
@@ -618,7 +618,7 @@ class LabelledShell(GaussianShell):
 
 
 @pytest.mark.parametrize(
-    "boundary", [GaussianShell(), LabelledShell(), LabelledShell(knows=False)], ids=repr
+    "boundary", [GaussianShell(), LabeledShell(), LabeledShell(knows=False)], ids=repr
 )
 def test_a_boundary_of_ones_own_works_and_has_no_density(fast, moons, boundary):
     model = fast(boundary=boundary, n_boundary=1000).set_params(features__epochs=100).fit(*moons)

@@ -64,8 +64,8 @@ def test_a_channel_of_its_own_makes_no_difference(model, digits):
 
 def test_pixels_of_a_channel_share_one_scale(digits):
     X, y = digits
-    coloured = np.stack([X, 5 * X + 7], axis=1)
-    model = BaCOUnClassifier(**QUICK | {"boundary": None}).fit(coloured, y)
+    colored = np.stack([X, 5 * X + 7], axis=1)
+    model = BaCOUnClassifier(**QUICK | {"boundary": None}).fit(colored, y)
     assert model.image_shape_ == (2, 8, 8)
     np.testing.assert_allclose(model.scale_[:64], X.std())
     np.testing.assert_allclose(model.scale_[64:], 5 * X.std(), rtol=1e-5)
@@ -119,7 +119,7 @@ def test_a_module_of_ones_own_sees_images(digits):
     X, y = digits
     body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten())
     model = BaCOUnClassifier(**QUICK | {"features": body}).fit(X, y)
-    assert model.features_.transform(model._standardised(X[:3].reshape(3, -1))).shape == (3, 144)
+    assert model.features_.transform(model._standardized(X[:3].reshape(3, -1))).shape == (3, 144)
 
 
 def test_update_and_outliers_take_images(model, digits):

@@ -25,7 +25,7 @@ def weights_of(module):
 def test_update_equals_a_fresh_posterior_on_the_same_features(fast, blobs, ood_prior):
     X, y = blobs
     model = fast(ood_prior=ood_prior).fit(X[:60], y[:60]).update(X, y)
-    points = model._standardised(X)
+    points = model._standardized(X)
     labels = torch.from_numpy(np.searchsorted(model.classes_, y))
     features = model.features_.transform(points).double()
     fresh = clone(model.posterior_).fit(features, labels, generator=as_generator(0))

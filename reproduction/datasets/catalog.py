@@ -178,7 +178,7 @@ _ALL = (
     ),
     Source(
         name="cifar10",
-        about="photographs, 10 classes, coloured test images of 32 x 32",
+        about="photographs, 10 classes, colored test images of 32 x 32",
         licence="none stated, A. Krizhevsky 2009",
         folder="cifar10",
         files=(CIFAR,),

@@ -52,7 +52,7 @@ def load_images(name: str, split: str = "train", path: PathLike | None = None) -
     return images.astype(np.float32), labels.astype(np.int64)
 
 
-def normalised(images: np.ndarray, mean: float, sd: float) -> np.ndarray:
+def normalized(images: np.ndarray, mean: float, sd: float) -> np.ndarray:
     """Images less `mean`, over `sd`: those of the training pixels, .1307 and .3081 in MNIST."""
     if not sd > 0:
         raise ValueError(f"sd must be positive; got {sd}. Take the training set's.")

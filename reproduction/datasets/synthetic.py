@@ -151,7 +151,7 @@ def load_moons_with_outliers(
     Returns
     -------
     Dataset
-        That of `load_moons`, test points and regions clean. The outliers, labelled like the
+        That of `load_moons`, test points and regions clean. The outliers, labeled like the
         points they are copies of, follow the moons in `points` and are also the region "outliers".
     """
     clean = load_moons(random_state, points_per_class, noise, n_test)

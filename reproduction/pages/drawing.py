@@ -50,7 +50,7 @@ def extent_of(experiment: Experiment) -> tuple[float, float, float, float]:
 def heat_map(
     axis: Axes, values: np.ndarray, extent: Any, low: float, high: float, cmap: str
 ) -> Any:
-    """Values (n, n) over the plane as colours from `low` to `high`."""
+    """Values (n, n) over the plane as colors from `low` to `high`."""
     return axis.imshow(
         values.astype(float),
         origin="lower",
@@ -64,7 +64,7 @@ def heat_map(
 
 
 def training_points(axis: Axes, record: Record, color: str | None = None) -> None:
-    """The training points of a record, in the colours of their classes or in one."""
+    """The training points of a record, in the colors of their classes or in one."""
     points, labels = record.arrays["points"].astype(float), record.arrays["labels"]
     each = [color or CLASS_COLORS[k] for k in np.searchsorted(np.unique(labels), labels)]
     axis.scatter(points[:, 0], points[:, 1], s=2, c=each, lw=0, alpha=0.7)
@@ -76,7 +76,7 @@ def n_classes_of(record: Record) -> int:
 
 
 def legend(figure: Figure, colors: Mapping[str, str], remark: str = "", ncols: int = 3) -> None:
-    """A legend above the figure from labels and their colours, with a remark at its end."""
+    """A legend above the figure from labels and their colors, with a remark at its end."""
     from matplotlib.patches import Patch
 
     handles = [Patch(color=color, label=label) for label, color in colors.items()]

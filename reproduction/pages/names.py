@@ -1,4 +1,4 @@
-"""Names, order and colours of methods and of sets of images, for all tables, figures and claims."""
+"""Names, order and colors of methods and of sets of images, for all tables, figures and claims."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHORT_SETS = SETS | {"emnist-balanced": "EMNIST"}
 
 
 def method_colors(methods: Iterable[str]) -> dict[str, str]:
-    """A colour for each method; one without a colour of its own gets the next that is free.
+    """A color for each method; one without a color of its own gets the next that is free.
 
     Examples
     --------

@@ -116,7 +116,7 @@ def morphs(experiment: Experiment, first: First, records: list[Record]) -> Figur
 
 
 def _plane(figure: Figure, axes: Any, row: int, record: Record, line: str) -> None:
-    """Codes of test images in the colours of their digits, over both rows of a strip."""
+    """Codes of test images in the colors of their digits, over both rows of a strip."""
     grid = axes[2 * row][0].get_gridspec()
     for axis in axes[2 * row : 2 * row + 2, 0]:
         axis.remove()

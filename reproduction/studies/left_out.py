@@ -1,6 +1,6 @@
 """How well scores separate the rows of a class left out of training from those of known classes.
 
-Besides classifiers, a method may be a detector based on distances alone: it is given standardised
+Besides classifiers, a method may be a detector based on distances alone: it is given standardized
 inputs and returns a score that is higher for more unusual rows.
 """
 
@@ -25,7 +25,7 @@ from reproduction.results import Measured, over_cases
 from reproduction.schema import Doubt, Experiment, Table
 
 Detector = Callable[[np.ndarray], np.ndarray]
-"""From standardised rows (n, D) to scores (n,), higher for more unusual rows."""
+"""From standardized rows (n, D) to scores (n,), higher for more unusual rows."""
 
 SCORES = ("ood_score", "epistemic", "total", "rarity")
 
@@ -137,7 +137,7 @@ def knn_distance(points: np.ndarray, labels: np.ndarray, n_neighbors: int = 5) -
 
 
 def local_outlier_factor(points: np.ndarray, labels: np.ndarray, **settings: Any) -> Detector:
-    """How much sparser a point's surroundings are than its neighbours'; Breunig et al. (2000)."""
+    """How much sparser a point's surroundings are than its neighbors'; Breunig et al. (2000)."""
     detector = LocalOutlierFactor(novelty=True, **settings).fit(points)
     return lambda rows: -detector.score_samples(rows)
 

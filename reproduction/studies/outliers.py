@@ -39,8 +39,8 @@ def outliers(experiment: Experiment, method: str, seed: int) -> Measured:
         forest = IsolationForest(random_state=seed, **settings).fit(data.points)
         scores = forest.score_samples(data.points)
     else:
-        neighbours = LocalOutlierFactor(**settings).fit(data.points)
-        scores = neighbours.negative_outlier_factor_
+        neighbors = LocalOutlierFactor(**settings).fit(data.points)
+        scores = neighbors.negative_outlier_factor_
     inside, outside = -scores[~is_outlier], -scores[is_outlier]
     removed = scores.argsort()[:n_outliers]
     numbers = {

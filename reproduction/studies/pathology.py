@@ -37,7 +37,7 @@ def pathology(experiment: Experiment, method: str, seed: int) -> Measured:
 
     def features(points: np.ndarray) -> np.ndarray:
         # The input of step 3: the last hidden layer.
-        return model.features_.transform(model._standardised(points)).numpy().astype(np.float64)
+        return model.features_.transform(model._standardized(points)).numpy().astype(np.float64)
 
     learn = features(np.concatenate([data.points, edge]))
     is_out = np.r_[np.zeros(len(data.points)), np.ones(len(edge))]

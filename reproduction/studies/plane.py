@@ -31,7 +31,7 @@ def directions(n_directions: int) -> np.ndarray:
 
 
 def edge_points(points: np.ndarray, n_points: int, seed: int) -> np.ndarray:
-    """Points (n_points, D) on a shell around standardised data, as in step 1 of BaCOUn."""
+    """Points (n_points, D) on a shell around standardized data, as in step 1 of BaCOUn."""
     centre, spread = points.mean(axis=0), points.std(axis=0)
     standard = torch.from_numpy((points - centre) / spread).float()
     generator = torch.Generator().manual_seed(seed)

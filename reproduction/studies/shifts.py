@@ -27,11 +27,11 @@ from reproduction.schema import Experiment
 from reproduction.studies.corruptions import corrupted
 from reproduction.studies.regions import load
 
-Labelled = tuple[np.ndarray, np.ndarray]
+Labeled = tuple[np.ndarray, np.ndarray]
 """Images (N, H, W) and their labels (N,)."""
 
 SCORES = ("ood_score", "epistemic", "total")
-_LABELLED = ("usps",)  # sets of other images whose labels are digits as well
+_LABELED = ("usps",)  # sets of other images whose labels are digits as well
 _SMALLEST = 1e-12  # a true class of probability 0 costs 27.6 nats, not infinitely many
 
 
@@ -45,23 +45,23 @@ def shifts(experiment: Experiment, method: str, seed: int) -> Measured:
         (data.regions["in"], data.region_labels["in"]),
         experiment.options["shifts"],
         seed,
-        labelled={
+        labeled={
             name: (data.regions[name], data.region_labels[name])
             for name in others
-            if name in _LABELLED
+            if name in _LABELED
         },
-        outside={name: data.regions[name] for name in others if name not in _LABELLED},
+        outside={name: data.regions[name] for name in others if name not in _LABELED},
     )
     return {"fit_seconds": seconds, **numbers}, arrays
 
 
 def measure(
     model: Any,
-    clean: Labelled,
+    clean: Labeled,
     strengths: Mapping[str, Sequence[float]],
     seed: int,
     *,
-    labelled: Mapping[str, Labelled] | None = None,
+    labeled: Mapping[str, Labeled] | None = None,
     outside: Mapping[str, np.ndarray] | None = None,
 ) -> Measured:
     """All numbers about a fitted model under shift.
@@ -75,7 +75,7 @@ def measure(
         In the order of growing shift; each is applied to the clean images.
     seed : int
         Of the corruptions.
-    labelled : mapping from a name to images and labels, optional
+    labeled : mapping from a name to images and labels, optional
         Other images of the learned classes.
     outside : mapping from a name to images, optional
         Images of no learned class: any prediction of them is wrong.
@@ -84,21 +84,21 @@ def measure(
     -------
     numbers : dict
         By measure, then by set: accuracy, log loss, calibration error, AURC of the total
-        uncertainty, mean epistemic and mean total; "mean" is the mean over all labelled shifts, the
+        uncertainty, mean epistemic and mean total; "mean" is the mean over all labeled shifts, the
         clean images not among them. "rises" is the rank correlation of mean epistemic with strength
         in each family, from the clean images on; "auroc" tells the other sets from the clean
         images; "failure" ranks all images together by total uncertainty.
     arrays : dict of ndarray
         Mean epistemic and accuracy of each family, the clean images first.
     """
-    labelled, outside = labelled or {}, outside or {}
+    labeled, outside = labeled or {}, outside or {}
     images, labels = clean
     names = {family: [f"{family} {s:g}" for s in values] for family, values in strengths.items()}
-    sets: dict[str, Labelled] = {"clean": clean}
+    sets: dict[str, Labeled] = {"clean": clean}
     for family, values in strengths.items():
         for name, strength in zip(names[family], values, strict=True):
             sets[name] = corrupted(images, family, strength, seed), labels
-    sets |= labelled
+    sets |= labeled
     found = {name: evaluated(model, asked) for name, (asked, _) in sets.items()}
     truth = {name: np.searchsorted(model.classes_, own) for name, (_, own) in sets.items()}
     other_sets = {name: evaluated(model, asked) for name, asked in outside.items()}
@@ -110,7 +110,7 @@ def measure(
         family: rank_correlation(range(len(curve)), [numbers["epistemic"][name] for name in curve])
         for family, curve in curves.items()
     }
-    other = {name: found[name] for name in labelled} | other_sets
+    other = {name: found[name] for name in labeled} | other_sets
     numbers["auroc"] = {
         score: {
             name: auroc(getattr(found["clean"], score), getattr(of_set, score))
@@ -149,7 +149,7 @@ def _correct(found: Evaluation[np.ndarray], truth: np.ndarray) -> np.ndarray:
 
 
 def _quality(found: Evaluation[np.ndarray], truth: np.ndarray) -> dict[str, float]:
-    """The numbers of one labelled set; `truth` (N,) are columns of the true classes."""
+    """The numbers of one labeled set; `truth` (N,) are columns of the true classes."""
     correct = _correct(found, truth)
     return {
         "accuracy": float(correct.mean()),

@@ -89,7 +89,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
     device: str
 
     def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
-        """Check the training set; set what scikit-learn expects; return standardised tensors."""
+        """Check the training set; set what scikit-learn expects; return standardized tensors."""
         rows, self.image_shape_ = as_rows(X)
         table, given = check_table(self, rows, y, reset=True)
         self.__dict__.pop("set_scores_", None)  # of an earlier fit
@@ -110,7 +110,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
                 )
             constant = spread <= 1e-12 * np.abs(self.mean_)
             self.scale_ = np.where(constant, 1.0, spread)
-        return self._standardised(table), torch.from_numpy(labels).to(self.device)
+        return self._standardized(table), torch.from_numpy(labels).to(self.device)
 
     def _checked(self, X: ArrayLike, *y: ArrayLike) -> Any:
         """X (N, D), images as rows of pixels, and y (N,) if given; like those of `fit`."""
@@ -131,7 +131,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         mean, spread = pixels.mean(axis=(0, 2)), pixels.std(axis=(0, 2))
         return np.outer(mean, each).ravel(), np.outer(spread, each).ravel()
 
-    def _standardised(self, table: np.ndarray) -> Tensor:
+    def _standardized(self, table: np.ndarray) -> Tensor:
         """Points (N, D), or (N, C, H, W) if they are images."""
         with np.errstate(over="ignore"):
             standard = np.clip((table - self.mean_) / self.scale_, -FAR, FAR)
@@ -139,7 +139,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         return points if self.image_shape_ is None else points.unflatten(1, self.image_shape_)
 
     def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
-        """Class probabilities (S, N, K) of standardised points (N, D), under each draw."""
+        """Class probabilities (S, N, K) of standardized points (N, D), under each draw."""
         raise NotImplementedError
 
     def _moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,7 +200,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         table: np.ndarray = self._checked(X)
 
         def evaluate_from(start: int) -> list[np.ndarray | None]:
-            chunk = self._evaluation(self._standardised(table[start : start + LARGE_CHUNK]))
+            chunk = self._evaluation(self._standardized(table[start : start + LARGE_CHUNK]))
             columns = (getattr(chunk, field.name) for field in fields(chunk))
             return [None if column is None else column.cpu().numpy() for column in columns]
 
@@ -216,12 +216,12 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         return Evaluation(*columns)
 
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
-        """Everything about standardised points (N, D), with the draws of one chunk in memory."""
+        """Everything about standardized points (N, D), with the draws of one chunk in memory."""
         means, entropies = zip(*map(self._moments, points.split(CHUNK)), strict=True)
         return evaluation_of(torch.cat(means), torch.cat(entropies))
 
     def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Calibrate `predict_set` on labelled rows that were not used in `fit`.
+        """Calibrate `predict_set` on labeled rows that were not used in `fit`.
 
         Sets `set_scores_` (N,), the sorted nonconformity scores: one minus the probability of the
         true class.
@@ -245,7 +245,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if not hasattr(self, "set_scores_"):
             raise NotFittedError(
-                "predict_set needs labelled rows that fit has not seen; this model has none. "
+                "predict_set needs labeled rows that fit has not seen; this model has none. "
                 "Call calibrate(X, y) first."
             )
         threshold = conformal_threshold(self.set_scores_, float(1 - as_share("coverage", coverage)))
@@ -266,14 +266,14 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
     def _score(
         self, X: ArrayLike, function: Callable[[Tensor], tuple[Tensor, ...]]
     ) -> tuple[np.ndarray, ...]:
-        """Run `function` on chunks of standardised rows; its results have rows on axis 0."""
+        """Run `function` on chunks of standardized rows; its results have rows on axis 0."""
         check_is_fitted(self)
         table: np.ndarray = self._checked(X)
         chunks: list[list[Any]] = []
         for start in range(0, len(table), CHUNK):
             rows = table[start : start + CHUNK]
             padded = np.concatenate([rows, np.repeat(rows[-1:], CHUNK - len(rows), axis=0)])
-            results = function(self._standardised(padded))
+            results = function(self._standardized(padded))
             chunks.append([result[: len(rows)].cpu().numpy() for result in results])
         return tuple(np.concatenate(column) for column in zip(*chunks, strict=True))
 

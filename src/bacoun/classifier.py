@@ -188,7 +188,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         Parameters
         ----------
         X, y
-            All labelled rows, old and new: the model does not store its training set. They must
+            All labeled rows, old and new: the model does not store its training set. They must
             hold each known class, and no other.
         """
         check_is_fitted(self)
@@ -200,7 +200,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 "y must hold each class at least once, because X and y replace the rows of fit; "
                 f"got none of {missing[:5]}. Add old rows of it."
             )
-        features = self._predictor.features_of(self._standardised(table))
+        features = self._predictor.features_of(self._standardized(table))
         posterior = clone(self.posterior_, safe=False)
         with progress_bars(self.verbose) as bar_for:
             self.posterior_ = fit_step(

@@ -75,7 +75,7 @@ def export_onnx(
 
 def _model_of(classifier: BaCOUnClassifier, metadata: dict[str, str]) -> bytes:
     graph = _Graph()
-    points = _add_standardisation(graph, classifier)
+    points = _add_standardization(graph, classifier)
     features, logits = _add_network(graph, points, classifier)
     mean, noise = _add_moments(graph, _add_coordinates(graph, features, classifier), classifier)
     n_classes, doubt = len(classifier.classes_), classifier.doubt_
@@ -160,7 +160,7 @@ class _Graph:
 # --- the steps of a prediction, in order ---------------------------------------------------------
 
 
-def _add_standardisation(graph: _Graph, classifier: BaCOUnClassifier) -> str:
+def _add_standardization(graph: _Graph, classifier: BaCOUnClassifier) -> str:
     wide = graph.add("Cast", "X", to=graph.double)
     shifted = graph.add("Sub", wide, classifier.mean_)
     standard = graph.add("Div", shifted, classifier.scale_)
@@ -261,7 +261,7 @@ def _add_log_odds(graph: _Graph, logits: str, joint_softmax: bool) -> str:
 
 
 def _add_log_density(graph: _Graph, points: str, boundary: Any) -> str:
-    """Log density (N, 1) of standardised points (N, D), in float64: `FlowShell.log_prob`."""
+    """Log density (N, 1) of standardized points (N, D), in float64: `FlowShell.log_prob`."""
     shell = boundary
     if isinstance(boundary, CompactShell) and not boundary.compact_:
         shell = boundary.shell_

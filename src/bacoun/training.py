@@ -146,7 +146,7 @@ def _one_epoch(
 ) -> float:
     module.train()
     n_points, total = len(data[0]), 0.0
-    # A batch of one row has no spread for a normalisation layer, so equal batches, none tiny.
+    # A batch of one row has no spread for a normalization layer, so equal batches, none tiny.
     order = torch.randperm(n_points, generator=generator)
     batches = order.tensor_split(-(-n_points // batch_size))
     for rows in batches:

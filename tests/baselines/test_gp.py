@@ -27,7 +27,7 @@ def test_predictive_equations_are_gpytorchs(moons, monkeypatch):
         gp, "_latent_functions", lambda *args: built.append(build(*args)) or built[0]
     )
     model = quick(n_iterations=20).fit(*moons)
-    points = model._standardised(GRID)
+    points = model._standardized(GRID)
     mean, spread = model._latent_moments(points)
     with torch.no_grad():
         theirs = built[0](points.double())
@@ -37,7 +37,7 @@ def test_predictive_equations_are_gpytorchs(moons, monkeypatch):
 
 def test_far_away_the_latent_functions_are_those_of_the_prior(model):
     far = [[500.0, -500.0]]
-    mean, spread = model._latent_moments(model._standardised(np.array(far)))
+    mean, spread = model._latent_moments(model._standardized(np.array(far)))
     torch.testing.assert_close(mean, torch.zeros_like(mean))
     torch.testing.assert_close(spread.square()[0], model.output_scale_.flatten())
     noise = torch.randn(20_000, 1, 2, generator=torch.Generator().manual_seed(1))

@@ -48,19 +48,19 @@ def test_a_page_is_written_and_only_replaced_with_overwrite(folder, tmp_path, ca
 
 
 @pytest.mark.parametrize(
-    ("table", "words", "labelled"),
+    ("table", "words", "labeled"),
     [("test.csv", [], True), ("plain.csv", [], False), ("kind.csv", ["--target", "kind"], True)],
 )
-def test_labels_are_used_where_there_are_any(folder, tmp_path, table, words, labelled):
+def test_labels_are_used_where_there_are_any(folder, tmp_path, table, words, labeled):
     out = tmp_path / "report.html"
     main(["report", str(folder / "model"), str(folder / table), "--out", str(out), *words])
-    assert ('id="accuracy-all"' in out.read_text(encoding="utf-8")) == labelled
+    assert ('id="accuracy-all"' in out.read_text(encoding="utf-8")) == labeled
 
 
 @pytest.mark.parametrize(
     ("table", "words", "sentence"),
     [
-        ("test.csv", ["--target", "colour"], "it has no 'colour'"),
+        ("test.csv", ["--target", "color"], "it has no 'color'"),
         ("test.csv", ["--ood", "nowhere.csv"], "does not exist"),
         ("empty.csv", [], "at least one row"),
         ("seven.csv", [], "got 7. Rows of other classes are out of distribution"),

@@ -37,9 +37,9 @@ def fitted(points: Tensor, labels: Tensor, seed: int = 0, **changed) -> LearnedF
     return features.fit(points, labels, **edge, generator=generator(seed))
 
 
-def fitted_with_edge(labelled: bool = True, **changed) -> LearnedFeatures:
+def fitted_with_edge(labeled: bool = True, **changed) -> LearnedFeatures:
     edge, edge_labels = above()
-    told = {"edge": edge} | ({"edge_labels": edge_labels} if labelled else {})
+    told = {"edge": edge} | ({"edge_labels": edge_labels} if labeled else {})
     slow = {"hidden": (32, 32), "epochs": 200, "learning_rate": 1e-2, "l2": 0.0, "patience": None}
     return fitted(*corners(), **told | slow | changed)
 
@@ -150,9 +150,9 @@ def test_two_questions_are_answered_by_one_linear_layer_each():
 
 
 @JOINT
-@pytest.mark.parametrize("labelled", [True, False])
-def test_edge_and_data_are_told_apart_with_and_without_labels_of_the_edge(joint_softmax, labelled):
-    features = fitted_with_edge(labelled, joint_softmax=joint_softmax)
+@pytest.mark.parametrize("labeled", [True, False])
+def test_edge_and_data_are_told_apart_with_and_without_labels_of_the_edge(joint_softmax, labeled):
+    features = fitted_with_edge(labeled, joint_softmax=joint_softmax)
     (points, labels), (edge, _) = corners(), above()
     inside, outside = (features.transform_with_log_odds(x)[1] for x in (points, edge))
     assert float((inside < 0).float().mean()) > 0.8
@@ -169,7 +169,7 @@ def test_labels_of_the_edge_are_learned_and_only_as_an_answer_to_which_class():
     two, one = (fitted_with_edge(edge_labels=wrong, joint_softmax=joint) for joint in (False, True))
     learned = two.region_proba(edge)[:, :3].argmax(dim=1) == wrong
     assert float(learned.float().mean()) > 0.8
-    same = fitted_with_edge(labelled=False, joint_softmax=True)
+    same = fitted_with_edge(labeled=False, joint_softmax=True)
     assert torch.equal(one.region_proba(edge), same.region_proba(edge))
 
 

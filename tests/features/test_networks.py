@@ -32,7 +32,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean(rate, seed):
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_neighbouring_elements_are_dropped_independently(rate):
+def test_neighboring_elements_are_dropped_independently(rate):
     y = dropped(torch.ones(400_000), rate).reshape(-1, 4) == 0  # four masks come from one word
     together = torch.corrcoef(y.double().T) - torch.eye(4, dtype=torch.float64)
     assert together.abs().max() < 0.02

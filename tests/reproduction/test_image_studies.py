@@ -43,8 +43,8 @@ def folder(tmp_path_factory):
     for name in (EMNIST_LETTERS, EMNIST_BALANCED):
         np.savez(root / "emnist" / name, images=large[:60].swapaxes(1, 2), labels=labels[:60])
     (root / "cifar10").mkdir()
-    colours = np.random.default_rng(0).integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
-    np.savez(root / "cifar10" / CIFAR, images=colours, labels=labels[:60])
+    colors = np.random.default_rng(0).integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
+    np.savez(root / "cifar10" / CIFAR, images=colors, labels=labels[:60])
     return root
 
 
@@ -118,7 +118,7 @@ def test_every_set_is_measured_and_drawn(tmp_path):
         scores = ours.numbers[measure]
         assert set(scores) == {"total", "aleatoric", "epistemic", "p_ood", "rarity"}
         assert all(set(of_score) == sets for of_score in scores.values())
-    assert ours.numbers["auroc"]["rarity"]["cifar10"] > 0.9  # colourful noise is no digit
+    assert ours.numbers["auroc"]["rarity"]["cifar10"] > 0.9  # colorful noise is no digit
     assert 0 <= ours.numbers["ece"] <= 1
     table = markdown_table(experiment, records)
     told, mean = ours.numbers["auroc"]["p_ood"]["usps"], ours.numbers["epistemic"]["in"]

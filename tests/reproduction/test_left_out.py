@@ -22,7 +22,7 @@ from reproduction import missing_files, read_experiment
 # --- detectors -----------------------------------------------------------------------------------
 
 
-def test_knn_distance_is_that_to_the_kth_neighbour():
+def test_knn_distance_is_that_to_the_kth_neighbor():
     line = np.arange(5.0)[:, None]  # 0, 1, 2, 3, 4
     rows = np.array([[0.0], [1.4], [10.0]])
     one, two = (knn_distance(line, np.zeros(5), n_neighbors=k)(rows) for k in (1, 2))

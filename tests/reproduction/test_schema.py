@@ -58,7 +58,7 @@ def test_merging_reaches_into_tables_and_leaves_its_inputs_alone():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("colour = 3\n" + SMALL, "x.toml: the key colour must be one of columns, dataset, .*;"),
+        ("color = 3\n" + SMALL, "x.toml: the key color must be one of columns, dataset, .*;"),
         (SMALL.replace('title = "t"\n', ""), "title must be given; it is missing"),
         (SMALL + '[published."B"]\naccuracy = 1.0\n', "must name methods of the file; got B"),
         (SMALL.replace("[0, 1]", '[0, "one"]'), "seeds.1 must be a valid integer; got 'one'"),

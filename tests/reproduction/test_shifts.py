@@ -64,10 +64,10 @@ def test_a_model_that_fades_gracefully_has_perfect_numbers():
     assert arrays["accuracy contrast"].dtype == np.float16
 
 
-def test_the_mean_is_over_shifts_and_other_labelled_sets_but_not_over_clean_images():
+def test_the_mean_is_over_shifts_and_other_labeled_sets_but_not_over_clean_images():
     wrong = (striped(), LABELS + 1)
     numbers, _ = measure(
-        Striped(), (striped(), LABELS), {"contrast": [0.5]}, 0, labelled={"other": wrong}
+        Striped(), (striped(), LABELS), {"contrast": [0.5]}, 0, labeled={"other": wrong}
     )
     assert numbers["accuracy"] == {"clean": 1, "contrast 0.5": 1, "other": 0, "mean": 0.5}
     assert numbers["nll"]["other"] == pytest.approx(-np.log(1e-12))
@@ -77,7 +77,7 @@ def test_the_mean_is_over_shifts_and_other_labelled_sets_but_not_over_clean_imag
 def test_each_score_is_judged_by_itself():
     clean = (striped(), LABELS)
     model = Striped(ood_score=lambda images: images.mean(axis=(1, 2)))  # of all things, brightness
-    numbers, _ = measure(model, clean, {}, 0, labelled={"same": clean}, outside={"dark": DARK})
+    numbers, _ = measure(model, clean, {}, 0, labeled={"same": clean}, outside={"dark": DARK})
     assert numbers["auroc"]["ood_score"] == {"same": 0.5, "dark": 0}
     assert numbers["auroc"]["epistemic"] == {"same": 0.5, "dark": 1}
 

@@ -148,7 +148,7 @@ def test_a_tail_is_0_at_the_median_and_1_where_5_percent_lie_beyond(center, widt
     generator = torch.Generator().manual_seed(seed)
     scores = center + width * torch.randn(501, generator=generator, dtype=torch.float64)
     tail = Tail.of(scores)
-    standard = tail.standardised(scores)
+    standard = tail.standardized(scores)
     assert float(standard.quantile(0.5)) == pytest.approx(0, abs=1e-9)
     assert float(standard.quantile(0.95)) == pytest.approx(1)
     assert (standard.argsort() == scores.argsort()).all()
@@ -159,8 +159,8 @@ def test_a_tail_is_0_at_the_median_and_1_where_5_percent_lie_beyond(center, widt
 def test_scores_that_are_all_alike_have_a_tail_too():
     tail = Tail.of(torch.full((30,), 2.5))
     assert tail.spread > 0
-    assert tail.standardised(torch.tensor([2.5])) == 0
-    assert tail.standardised(torch.tensor([2.6])) > 1
+    assert tail.standardized(torch.tensor([2.5])) == 0
+    assert tail.standardized(torch.tensor([2.6])) > 1
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=2), st.floats(0, math.inf))
@@ -218,4 +218,4 @@ def test_a_tail_is_finite_although_a_density_is_zero():
     tail = Tail.of(torch.tensor([0.0, 1.0, 2.0, torch.inf]))
     assert math.isfinite(tail.median)
     assert math.isfinite(tail.spread)
-    assert not torch.isnan(tail.standardised(torch.tensor([0.0, torch.inf]))).any()
+    assert not torch.isnan(tail.standardized(torch.tensor([0.0, torch.inf]))).any()

@@ -185,7 +185,7 @@ class GP(Baseline):
                 f"joint=True takes at most {_MAX_JOINT_ROWS} rows, because it draws them jointly; "
                 f"got {len(table)}. Pass fewer rows, or joint=False."
             )
-        return self._joint_samples(self._standardised(table)).cpu().numpy()
+        return self._joint_samples(self._standardized(table)).cpu().numpy()
 
 
 def _check_gpytorch() -> None:

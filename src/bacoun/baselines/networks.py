@@ -95,7 +95,7 @@ class NetworkDraws(Baseline):
         check_is_fitted(self)
         table: np.ndarray = self._checked(X)
         padding = np.repeat(table[-1:], -len(table) % CHUNK, axis=0)
-        chunks = self._standardised(np.concatenate([table, padding])).split(CHUNK)
+        chunks = self._standardized(np.concatenate([table, padding])).split(CHUNK)
         prepared = [_without_gradient(self._shared, chunk) for chunk in chunks]
         for network in self._networks():
             logits = torch.cat([_without_gradient(network, chunk) for chunk in prepared])

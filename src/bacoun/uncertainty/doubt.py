@@ -53,7 +53,7 @@ class Tail:
         low, median, high = finite.quantile(finite.new_tensor([0.05, 0.5, 0.95])).tolist()
         return cls(median, max(high - median, smallest), max(median - low, smallest))
 
-    def standardised(self, scores: Tensor) -> Tensor:
+    def standardized(self, scores: Tensor) -> Tensor:
         """Scores (N,), scaled to 0 at the median and 1 at the 95 % quantile."""
         return (scores.double() - self.median) / self.spread
 
@@ -63,14 +63,14 @@ class Tail:
         Negative between the two.
         """
         below = (self.median - scores.double()) / self.spread_below
-        return torch.maximum(self.standardised(scores) - 1, _WEIGHT_BELOW * (below - 1))
+        return torch.maximum(self.standardized(scores) - 1, _WEIGHT_BELOW * (below - 1))
 
 
 @dataclass(frozen=True)
 class Doubt:
     """Maps unfamiliarity scores to the probability that a point is out-of-distribution.
 
-    Each score is standardised: 0 at the median of in-distribution points, 1 at their 95 % quantile.
+    Each score is standardized: 0 at the median of in-distribution points, 1 at their 95 % quantile.
     The first score always counts, the others only beyond their 95 % quantile and, at half weight,
     below their 5 % quantile: an image smoother than all others is unusual too. With s the maximum,
     the prior odds of being OOD are multiplied by max(s, 0)^power: they grow smoothly with the
@@ -97,7 +97,7 @@ class Doubt:
     def score(self, scores: Mapping[str, Tensor]) -> Tensor:
         """Unfamiliarity (N,) from `scores`, each (N,), by name: about 0 for typical points."""
         first, *others = self.tails
-        each = [self.tails[first].standardised(scores[first])]
+        each = [self.tails[first].standardized(scores[first])]
         each += [self.tails[name].beyond(scores[name]) for name in others]
         return torch.stack(each).amax(dim=0)
 

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from reproduction.datasets.catalog import SOURCES
-from reproduction.datasets.images import load_images, normalised
+from reproduction.datasets.images import load_images, normalized
 from reproduction.datasets.unpack import write_idx
 
 needs_data = pytest.mark.skipif(
@@ -45,19 +45,19 @@ def test_every_set_has_its_shape_scale_and_classes(name, split):
 @pytest.mark.parametrize("name", ["usps", "emnist-balanced"])
 def test_digits_look_like_mnists_only_as_they_stand(name):
     train, digits = load("mnist", "test")
-    means = standardised(np.stack([train[digits == digit].mean(axis=0) for digit in range(10)]))
+    means = standardized(np.stack([train[digits == digit].mean(axis=0) for digit in range(10)]))
     images, labels = load(name, "test")
     images, labels = images[labels < 10], labels[labels < 10]
 
     def hit_rate(pictures: np.ndarray) -> float:
         """How often the mean digit with the largest correlation is the right one."""
-        return float(((standardised(pictures) @ means.T).argmax(axis=1) == labels).mean())
+        return float(((standardized(pictures) @ means.T).argmax(axis=1) == labels).mean())
 
     changed = [images.swapaxes(1, 2), images[:, ::-1], images[:, :, ::-1], 1 - images]
     assert hit_rate(images) > max(map(hit_rate, changed)) + 0.1
 
 
-def standardised(pictures: np.ndarray) -> np.ndarray:
+def standardized(pictures: np.ndarray) -> np.ndarray:
     flat = pictures.reshape(len(pictures), -1)
     centered = flat - flat.mean(axis=1, keepdims=True)
     return centered / np.linalg.norm(centered, axis=1, keepdims=True)
@@ -94,9 +94,9 @@ def test_small_images_grow_and_keep_their_place(tmp_path):
     assert found.tolist() == [3]
 
 
-def test_colours_become_their_luminance(tmp_path):
-    colours = np.array([[255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255]], dtype=np.uint8)
-    pixels = np.broadcast_to(colours[:, None, None], (4, 32, 32, 3))
+def test_colors_become_their_luminance(tmp_path):
+    colors = np.array([[255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255]], dtype=np.uint8)
+    pixels = np.broadcast_to(colors[:, None, None], (4, 32, 32, 3))
     np.savez(tmp_path / SOURCES["cifar10"].files[0], images=pixels, labels=np.arange(4))
     images, _ = load_images("cifar10", "test", tmp_path)
     assert images.shape == (4, 28, 28)
@@ -114,14 +114,14 @@ def test_built_in_digits_need_no_file():
         assert np.unique(labels).tolist() == list(range(10))
 
 
-def test_normalising_by_own_moments_gives_mean_zero_and_sd_one():
+def test_normalizing_by_own_moments_gives_mean_zero_and_sd_one():
     images = bytes_like(20, 28, 28) / 255
-    standard = normalised(images, images.mean(), images.std())
+    standard = normalized(images, images.mean(), images.std())
     assert standard.dtype == np.float32
     assert standard.mean() == pytest.approx(0, abs=1e-5)
     assert standard.std() == pytest.approx(1, abs=1e-5)
     with pytest.raises(ValueError, match=r"sd must be positive; got 0\.0"):
-        normalised(images, 0.0, 0.0)
+        normalized(images, 0.0, 0.0)
 
 
 def test_unknown_names_and_splits_are_answered_with_the_known_ones():

@@ -11,7 +11,7 @@ from reproduction import Record
 KNOWN = ("BaCOUn", "NLM", "GP")
 
 
-def test_every_unknown_method_gets_a_colour_of_its_own():
+def test_every_unknown_method_gets_a_color_of_its_own():
     colors = method_colors([*KNOWN, "new", "newer"])
     assert len(set(colors.values())) == 5
     assert {method: colors[method] for method in KNOWN} == method_colors(KNOWN)
@@ -29,7 +29,7 @@ def record(name, method, numbers, arrays):
 
 
 @pytest.mark.parametrize("methods", [["new"], ["BaCOUn", "new", "newer"]])
-def test_a_figure_in_the_plane_shows_methods_without_a_colour_of_their_own(tmp_path, methods):
+def test_a_figure_in_the_plane_shows_methods_without_a_color_of_their_own(tmp_path, methods):
     arrays = {f"map {part}": np.full((5, 5), 0.1) for part in ("total", "aleatoric", "epistemic")}
     arrays |= {"map winners": np.zeros((5, 5), np.uint8), "map draws": np.eye(5)[None]}
     arrays |= {"points": np.eye(3, 2), "labels": np.arange(3), "rays": np.ones((9, 4))}
@@ -38,7 +38,7 @@ def test_a_figure_in_the_plane_shows_methods_without_a_colour_of_their_own(tmp_p
     assert len(paths) == len(figure_names(read_experiment("gmm"))) == 4
 
 
-def test_a_figure_of_sets_of_images_shows_methods_without_a_colour_of_their_own(tmp_path):
+def test_a_figure_of_sets_of_images_shows_methods_without_a_color_of_their_own(tmp_path):
     sets = ("in", "usps", "cifar10")
     of_sets = {part: dict.fromkeys(sets, 0.1) for part in ("epistemic", "aleatoric")}
     arrays = {f"epistemic {name}": np.ones(3) for name in sets}

@@ -35,7 +35,7 @@ NASTY = "<script>window.broken = 1</script>\"'&<img src=x onerror='window.broken
 # --- pages to look at ----------------------------------------------------------------------------
 
 
-def scored(n, k, seed, *, labelled=True, rule=None, sharpness=2.0):
+def scored(n, k, seed, *, labeled=True, rule=None, sharpness=2.0):
     """What some model might say of n rows of k classes."""
     import torch
 
@@ -58,13 +58,13 @@ def scored(n, k, seed, *, labelled=True, rule=None, sharpness=2.0):
         reason=rule.decide(ood_score, total, probabilities.argmax(axis=1)).reason,
         projection=rng.normal(size=(n, 2)),
         log_density=rng.normal(size=n),
-        labels=rng.integers(k, size=n) if labelled else None,
+        labels=rng.integers(k, size=n) if labeled else None,
     )
 
 
-def page_data(n=60, k=3, seed=0, *, labelled=True, n_ood=0, rule=None, names=None, **changes):
+def page_data(n=60, k=3, seed=0, *, labeled=True, n_ood=0, rule=None, names=None, **changes):
     """A report on made-up rows."""
-    test = scored(n, k, seed, labelled=labelled, rule=rule)
+    test = scored(n, k, seed, labeled=labeled, rule=rule)
     rule = rule or DeferralRule.calibrate(test.ood_score, test.total, false_alarm=0.3)
     data = ReportData(
         names={"model": "model", "test": "test.csv", "ood": "ood.csv"} | (names or {}),
@@ -75,7 +75,7 @@ def page_data(n=60, k=3, seed=0, *, labelled=True, n_ood=0, rule=None, names=Non
         warning="",
         rule=rule,
         test=replace(test, reason=rule.decide(test.ood_score, test.total, test.predicted).reason),
-        ood=scored(n_ood, k, seed + 1, labelled=False, rule=rule, sharpness=0.1) if n_ood else None,
+        ood=scored(n_ood, k, seed + 1, labeled=False, rule=rule, sharpness=0.1) if n_ood else None,
         calibration={"ood_score": test.ood_score[::2], "total": test.total[::2]},
         unusual={row: (UnusualFeature("width", 1.5, -2.5),) for row in range(n)},
         unseen=np.zeros(n, dtype=bool),
@@ -178,11 +178,11 @@ def accept_below(threshold):
     n=st.integers(1, 40),
     k=st.integers(2, 6),
     seed=st.integers(0, 99),
-    labelled=st.booleans(),
+    labeled=st.booleans(),
     n_ood=st.sampled_from([0, 1, 9]),
 )
-def test_any_page_is_well_formed_and_its_counts_add_up(n, k, seed, labelled, n_ood):
-    read(page_data(n, k, seed, labelled=labelled, n_ood=n_ood))
+def test_any_page_is_well_formed_and_its_counts_add_up(n, k, seed, labeled, n_ood):
+    read(page_data(n, k, seed, labeled=labeled, n_ood=n_ood))
 
 
 def test_numbers_are_those_of_the_scores(real):
@@ -260,7 +260,7 @@ def test_auc_of_many_classes_is_the_mean_of_each_against_the_rest():
     "case",
     [
         page_data(1, 2),
-        page_data(1, 2, labelled=False),
+        page_data(1, 2, labeled=False),
         page_data(40, 50, n_ood=20),
         page_data(30, 2, rule=rule()),
         page_data(30, 2, rule=rule(ood=-9.0), n_ood=3),
@@ -308,9 +308,9 @@ def test_rows_of_which_the_model_is_entirely_sure_make_a_page():
 
 
 def test_without_labels_no_number_needs_them():
-    reader = read(page_data(labelled=False, n_ood=20))
-    labelled = {"accuracy-all", "auc", "ece", "log-loss", "aurc", "augrc", "risk-80", "coverage-5"}
-    assert not labelled & set(reader.numbers)
+    reader = read(page_data(labeled=False, n_ood=20))
+    labeled = {"accuracy-all", "auc", "ece", "log-loss", "aurc", "augrc", "risk-80", "coverage-5"}
+    assert not labeled & set(reader.numbers)
     assert reader.text.count("have no labels") >= 3
 
 
@@ -398,8 +398,8 @@ def test_labels_are_found_however_the_file_spells_them():
 
 def test_mistakes_are_named(model, table):
     frame = table.tail(20)
-    with pytest.raises(ValueError, match="it has no 'colour'"):
-        report_data(model, frame, target="colour")
+    with pytest.raises(ValueError, match="it has no 'color'"):
+        report_data(model, frame, target="color")
     with pytest.raises(ValueError, match=r"got unheard of\. Rows of other classes"):
         report_data(model, frame.assign(diagnosis="unheard of"))
     gaps = frame.assign(diagnosis=frame["diagnosis"].mask(np.arange(20) == 4))

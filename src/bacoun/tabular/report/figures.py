@@ -97,7 +97,7 @@ def _histograms(
 
 
 def risk_plot(test: Scored) -> Plot | None:
-    """Share of errors against coverage, for this model, an oracle and chance; None unlabelled."""
+    """Share of errors against coverage, for this model, an oracle and chance; None unlabeled."""
     right, accepted = test.correct, test.reason == ""
     if right is None:
         return None

@@ -149,7 +149,7 @@ class Plot:
         self.line([x, x], [self.y.low, self.y.high], kind)
 
     def bars(self, edges: np.ndarray, heights: np.ndarray, base: float, kind: str) -> None:
-        """A bar between each pair of neighbouring edges, from `base` up by its height."""
+        """A bar between each pair of neighboring edges, from `base` up by its height."""
         across, bottom = self.across(edges), float(self.down(base))
         lengths = bottom - self.down(base + heights)
         for (left, right), length in zip(pairwise(across), lengths, strict=True):
