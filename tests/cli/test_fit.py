@@ -54,7 +54,7 @@ def test_the_summary_lists_the_data_the_quality_and_the_guarantees(fitted):
         "accuracy 0.9",
         "R-hat 1.0",
         "Unfamiliar: ood_score above",
-        "needs 299 accepted calibration points",
+        "of accepted points are wrong, with 95 % confidence",
         f"bacoun predict {out}",
     ):
         assert part in run.stdout

@@ -103,19 +103,31 @@ def test_too_few_points_flag_nothing_and_say_so():
 
 def test_an_infinite_score_is_unfamiliar_under_every_rule():
     few = DeferralRule.calibrate(np.arange(18.0), np.arange(18.0))
-    half = DeferralRule.calibrate(np.append(np.arange(20.0), [np.inf] * 20), np.arange(40.0))
-    assert half.ood_threshold == math.inf
-    assert "Too many of the 40 calibration points have" in half.summary()
-    for rule in (few, half):
+    none = DeferralRule.calibrate([np.inf] * 20, np.arange(20.0))
+    for rule in (few, none):
+        assert rule.ood_threshold == math.inf
         assert rule.decide([1e9, np.inf], [0.0, 0.0]).reason.tolist() == ["", "unfamiliar"]
+    assert "there were 0. Not counted: 20 more whose ood_score is infinite." in none.summary()
 
 
-def test_infinite_scores_count_among_the_false_alarms():
-    ood_score = np.append(np.linspace(0, 1, 95), [np.inf] * 5)
-    rule = DeferralRule.calibrate(ood_score, np.zeros(100), false_alarm=0.1)
-    flagged = rule.decide(ood_score, np.zeros(100)).reason == "unfamiliar"
-    assert flagged.sum() == 9  # 5 infinite ones, and the 4 highest of the others
-    assert "Unfamiliar: ood_score above 0.957. On average at most 10 % " in rule.summary()
+@pytest.mark.parametrize("n_infinite", [0, 5, 500])
+def test_infinite_scores_do_not_move_the_threshold(n_infinite):
+    ood_score = np.append(np.linspace(0, 1, 95), [np.inf] * n_infinite)
+    rule = DeferralRule.calibrate(ood_score, np.zeros(len(ood_score)), false_alarm=0.1)
+    alone = DeferralRule.calibrate(ood_score[:95], np.zeros(95), false_alarm=0.1)
+    assert rule.ood_threshold == alone.ood_threshold
+    assert (rule.n_calibration, rule.n_infinite) == (95, n_infinite)
+
+
+@given(st.floats(0.01, 0.49), st.integers(2, 12), st.integers(0, 2**31))
+def test_without_a_bound_all_that_is_likelier_wrong_than_the_level_is_ambiguous(level, k, seed):
+    rng = np.random.default_rng(seed)
+    probabilities = rng.dirichlet(np.full(k, 0.3), size=200)
+    total = -(probabilities * np.log(np.maximum(probabilities, 1e-300))).sum(axis=1)
+    rule = DeferralRule(0.05, 99, 1.0, max_error_probability=level)
+    reason = rule.decide(np.zeros(200), total).reason
+    assert (reason[1 - probabilities.max(axis=1) > level + 1e-9] == "ambiguous").all()
+    assert DeferralRule.from_dict(json.loads(json.dumps(rule.to_dict()))) == rule
 
 
 def test_scores_may_be_negative():

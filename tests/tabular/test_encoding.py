@@ -106,12 +106,12 @@ def test_an_unseen_category_is_all_zeros():
     assert numbers[7, 3:].tolist() == [0, 0, 0]
 
 
-def test_a_gap_is_filled_where_training_had_none():
+def test_a_gap_where_training_had_none_is_filled_and_marked():
     encoder = TableEncoder().fit(FRAME, impute=True)
     numbers, unseen = encoder.transform_with_unseen(spoiled("ward", None))
     assert numbers.shape[1] == 6
     assert numbers[7, 3:].sum() == 1
-    assert not unseen.any()
+    assert np.flatnonzero(unseen).tolist() == [7]
 
 
 def test_ids_constant_and_empty_columns_are_dropped():

@@ -23,6 +23,10 @@ def fit(
     target: Annotated[str, typer.Option(help="Column with the labels.")],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
     impute: Annotated[bool, typer.Option("--impute", help="Impute missing values.")] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Column of rows that belong together, such as visits of one patient."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Seconds instead of minutes.")] = False,
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same model.")] = 0,
     calibration: Annotated[
@@ -35,7 +39,8 @@ def fit(
         float | None,
         typer.Option(
             help="Largest error rate among accepted rows; without enough evidence for it, no row "
-            "is accepted. Default: 0.01 if there is enough evidence, else no bound."
+            "is accepted. Default: the tightest of 0.01, 0.02, 0.05, 0.1 and 0.2 that there is "
+            "evidence for."
         ),
     ] = None,
     confidence: Annotated[float, typer.Option(help="Confidence of --max-error.")] = 0.95,
@@ -49,7 +54,8 @@ def fit(
     """Train a model on a table, and calibrate when it defers a row to a person.
 
     Numbers are used as they are, text is one-hot encoded, booleans become 0/1; ids and constant
-    columns are dropped. Progress is saved in OUT.checkpoint until the model is written.
+    columns are dropped. Identical rows stay on one side of the split into training and calibration
+    rows. Progress is saved in OUT.checkpoint until the model is written.
 
     Example: `bacoun fit train.csv --target diagnosis --out model`
     """
@@ -71,6 +77,7 @@ def fit(
                 target,
                 random_state=seed,
                 impute=impute,
+                group=group,
                 calibration_share=calibration,
                 false_alarm=false_alarm,
                 max_error="auto" if max_error is None else max_error,
@@ -115,7 +122,8 @@ def _summary(model: TableModel, out: Path) -> str:
         rule.insert(-1, facts["error_bound"])
     lines = {
         "rows": f"{facts['rows']}: {facts['training_rows']} for training, "
-        f"{facts['calibration_rows']} for calibration",
+        f"{facts['calibration_rows']} for calibration"
+        + (f", {facts['copies']} copies of others" if facts["copies"] else ""),
         "classes": ", ".join(f"{label} ({rows})" for label, rows in facts["classes"].items()),
         "columns": f"{facts['features']} features from {len(model.encoder.columns_)} columns",
         "dropped": ", ".join(f"{name} ({why})" for name, why in facts["dropped_columns"].items()),

@@ -40,15 +40,21 @@ class DeferralRule:
     false_alarm : float
         At most this fraction of in-distribution points is flagged as unfamiliar, on average.
     n_calibration : int
-        Size of the calibration set.
+        Size of the calibration set, without points whose `ood_score` is infinite.
     ood_threshold : float
-        Points with a higher `ood_score` are unfamiliar. If the calibration set is too small, or has
-        too many infinite scores, it is infinite, and only infinite scores are unfamiliar.
+        Points with a higher `ood_score` are unfamiliar. If the calibration set is too small, it is
+        infinite, and only infinite scores are unfamiliar.
     class_thresholds : dict or None
         Thresholds for single predicted classes, by index; other classes use `ood_threshold`. None:
         one threshold for all.
     acceptance : Acceptance or None
-        Which familiar points may be accepted; None if no error bound was requested.
+        Which familiar points may be accepted; None without an error bound.
+    max_error_probability : float or None
+        Without an error bound: familiar points that are wrong with a higher probability, according
+        to the model, are ambiguous. None: all familiar points are accepted.
+    n_infinite : int
+        Calibration points with an infinite `ood_score`. They are unfamiliar whatever the threshold,
+        and had no part in it.
 
     Examples
     --------
@@ -63,6 +69,8 @@ class DeferralRule:
     ood_threshold: float
     class_thresholds: dict[int, float] | None = None
     acceptance: Acceptance | None = None
+    max_error_probability: float | None = None
+    n_infinite: int = 0
 
     @classmethod
     def calibrate(
@@ -102,14 +110,20 @@ class DeferralRule:
         ood_score = as_scores("ood_score", ood_score, infinite=True)
         total = as_scores("total", total)
         check_same_length(ood_score=ood_score, total=total)
+        finite = np.isfinite(ood_score)  # the others would raise the threshold beyond all of them
         thresholds = None
-        if per_class:
-            thresholds = class_thresholds(ood_score, _given("predicted", predicted), false_alarm)
+        if per_class and finite.any():
+            classes = as_classes("predicted", _given("predicted", predicted))
+            check_same_length(ood_score=ood_score, predicted=classes)
+            thresholds = class_thresholds(ood_score[finite], classes[finite], false_alarm)
         rule = cls(
             false_alarm=float(as_share("false_alarm", false_alarm)),
-            n_calibration=len(ood_score),
-            ood_threshold=conformal_threshold(ood_score, false_alarm),
+            n_calibration=int(finite.sum()),
+            ood_threshold=conformal_threshold(ood_score[finite], false_alarm)
+            if finite.any()
+            else math.inf,
             class_thresholds=thresholds,
+            n_infinite=int((~finite).sum()),
         )
         if max_error is None:
             return rule
@@ -147,9 +161,13 @@ class DeferralRule:
 
     @property
     def _total_threshold(self) -> float:
-        if self.acceptance is None:
+        if self.acceptance is not None:
+            return -math.inf if self.acceptance.threshold is None else self.acceptance.threshold
+        if self.max_error_probability is None:
             return math.inf
-        return -math.inf if self.acceptance.threshold is None else self.acceptance.threshold
+        # Of all predictions that are wrong with probability q, none has a smaller entropy.
+        q = self.max_error_probability
+        return -q * math.log(q) - (1 - q) * math.log(1 - q)
 
     def summary(self) -> str:
         """The rule and its guarantees in a few lines."""
@@ -167,6 +185,13 @@ class DeferralRule:
             if math.isfinite(limit):
                 which = f"of the others, total above {limit:.3g} nats"
             lines.append(f"Ambiguous: {which}. {self.acceptance.statement}")
+        elif self.max_error_probability is not None:
+            level = percent(self.max_error_probability)
+            lines.append(
+                f"Ambiguous: of the others, total above {self._total_threshold:.3g} nats, which "
+                f"includes all that are wrong with a probability above {level} according to the "
+                "model. No error bound is guaranteed."
+            )
         lines.append(
             "This holds for points from the same distribution as the calibration points; no rule "
             "can guarantee to flag every point that is not."
@@ -175,20 +200,20 @@ class DeferralRule:
 
     def _unfamiliar_in_words(self) -> str:
         alarm, needed = percent(self.false_alarm), fewest_scores(self.false_alarm)
-        if self.n_calibration < needed:
-            return (
+        if math.isinf(self.ood_threshold):
+            words = (
                 f"Unfamiliar: only an infinite ood_score. A false alarm rate of {alarm} needs "
                 f"{needed} calibration points; there were {self.n_calibration}."
             )
-        if math.isinf(self.ood_threshold):
-            return (
-                f"Unfamiliar: only an infinite ood_score. Too many of the {self.n_calibration} "
-                f"calibration points have one to guarantee a false alarm rate of {alarm}."
+        else:
+            words = (
+                f"Unfamiliar: ood_score above {self.ood_threshold:.3g}. On average at most {alarm} "
+                "of in-distribution points are flagged "
+                f"({self.n_calibration} calibration points)."
             )
-        return (
-            f"Unfamiliar: ood_score above {self.ood_threshold:.3g}. On average at most {alarm} of "
-            f"in-distribution points are flagged ({self.n_calibration} calibration points)."
-        )
+        if self.n_infinite > 0:
+            words += f" Not counted: {self.n_infinite} more whose ood_score is infinite."
+        return words
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite threshold becomes None."""

@@ -17,6 +17,7 @@ from bacoun.tabular.reading import MISSING, listed
 Kind = Literal["number", "boolean", "category"]
 
 _MIN_ROWS_FOR_IDS = 10  # with fewer rows, distinct values do not indicate an id
+_ID_NAME = r"(?i:(^|[^a-z])(ids?|key|uuid|identifier)$)|[a-z]I[dD]$|^Unnamed: 0$"
 _MOSTLY_NUMERIC = 0.9  # a text column with so many numbers was meant to be numeric
 _BOOLEANS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 
@@ -37,30 +38,44 @@ def check_names(frame: pd.DataFrame) -> None:
 
 
 def is_id(column: pd.Series) -> bool:
-    """Whether a column only numbers or names the rows: consecutive integers, or unique text."""
+    """Whether a column only numbers or names the rows: unique integers, or unique text.
+
+    Unique integers are an id if they are consecutive, in any order, or if the column is called so.
+    """
     n_rows = len(column)
     if n_rows < _MIN_ROWS_FOR_IDS or column.isna().any():
         return False
     if types.is_integer_dtype(column):
-        return int(column.max()) - int(column.min()) == n_rows - 1 and column.nunique() == n_rows
+        consecutive = int(column.max()) - int(column.min()) == n_rows - 1
+        named = re.search(_ID_NAME, str(column.name)) is not None
+        unique = column.nunique() == n_rows
+        return bool(unique and (consecutive or named))
     if not _is_text(column):
         return False
-    text = _as_text(column)
+    text = as_text(column)
     mostly_text = np.isnan(_as_numbers(text)).mean() > 0.5
     return len(set(text)) == n_rows and bool(mostly_text) and not _has_decimal_commas(text)
 
 
 def is_constant(column: pd.Series) -> bool:
     """Whether all values are the same; none may be missing."""
-    return len(set(_as_text(column))) == 1 if _is_text(column) else column.nunique() == 1
+    return len(set(as_text(column))) == 1 if _is_text(column) else column.nunique() == 1
 
 
 def is_missing(column: pd.Series) -> np.ndarray:
     """Where (N,) a value is missing; in text, also where it says so, such as "NA"."""
     missing = column.isna().to_numpy(dtype=bool)
     if _is_text(column):
-        return missing | np.array([value in MISSING for value in _as_text(column)], dtype=bool)
+        return missing | np.array([value in MISSING for value in as_text(column)], dtype=bool)
     return missing
+
+
+def equals(column: pd.Series, value: str) -> np.ndarray:
+    """Where (N,) a column holds `value`, as text in any case or as the same number."""
+    text = as_text(column)
+    same_text = np.array([each.strip().lower() == value.strip().lower() for each in text])
+    (number,) = _as_numbers(np.array([value], dtype=object))
+    return same_text | (_as_numbers(text) == number)
 
 
 def find_kind(column: pd.Series) -> Kind:
@@ -77,7 +92,7 @@ def find_kind(column: pd.Series) -> Kind:
         raise _unsupported(column, listed(sorted(kind.__name__ for kind in held)))
     if held <= {int, float, Decimal}:
         return "number"
-    text = _as_text(present)
+    text = as_text(present)
     if {value.lower() for value in text} <= {"true", "false"}:
         return "boolean"
     _check_not_meant_as_numbers(present, text)
@@ -87,11 +102,11 @@ def find_kind(column: pd.Series) -> Kind:
 def read_values(column: pd.Series, kind: Kind) -> np.ndarray:
     """Values (N,): text of a category, None if missing; else float64, NaN if missing."""
     if kind == "category":
-        values = _as_text(column)
+        values = as_text(column)
         values[is_missing(column)] = None
         return values
     if _is_text(column):
-        text = _as_text(column)
+        text = as_text(column)
         if kind == "boolean":
             values = np.array([_BOOLEANS.get(value.strip().lower(), np.nan) for value in text])
         else:
@@ -160,7 +175,7 @@ def _is_numeric(column: pd.Series) -> bool:
     return bool(numeric and not types.is_complex_dtype(column))
 
 
-def _as_text(column: pd.Series) -> np.ndarray:
+def as_text(column: pd.Series) -> np.ndarray:
     """Values (N,) as text; whole numbers have no decimals, also if they are stored as floats."""
     values = column.astype(object).to_numpy()
     if types.is_float_dtype(column):

@@ -70,14 +70,15 @@ class Column:
         return cls(name, kind, categories, fill, bool(missing.any()))
 
     def encode(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Features (N, d), and which rows (N,) have a category that `fit` did not see."""
-        missing, unseen = pd.isna(values), np.zeros(len(values), dtype=bool)
+        """Features (N, d), and which rows (N,) have a category or a gap that `fit` did not see."""
+        missing = pd.isna(values)
+        unseen = missing & (not self.indicator)
         values = values.copy()
         values[missing] = self.fill
         if self.kind == "category":
             known = pd.Index(self.categories, dtype=object)
             codes = known.get_indexer(pd.Index(values, dtype=object))
-            unseen = codes < 0
+            unseen = unseen | (codes < 0)
             features = (codes[:, None] == np.arange(len(known))).astype(np.float64)
         else:
             features = values.astype(np.float64)[:, None]
@@ -87,9 +88,10 @@ class Column:
 class TableEncoder:
     """Learn the columns of a table, then encode such tables as numbers.
 
-    Numbers stay as they are, booleans become 0/1, categories are one-hot encoded. A category that
-    was not seen in `fit` is all zeros, and the row is marked as unseen. Ids and constant columns
-    are dropped.
+    Numbers stay as they are, booleans become 0/1, categories are one-hot encoded. Ids, constant and
+    empty columns are dropped. A row is marked as unseen if it has a category that `fit` did not
+    see, a missing value where there was none, more missing values than any row of `fit`, or another
+    value in a column that was constant.
 
     Attributes
     ----------
@@ -97,6 +99,10 @@ class TableEncoder:
         The columns that are used.
     dropped_ : dict
         From the name of a dropped column to the reason: "id", "constant" or "empty".
+    constants_ : dict
+        From the name of a constant column to its value, as text.
+    max_missing_ : int
+        Largest number of missing values in a row.
     feature_names_ : list of str
         Names of the features (D,) that `transform` returns.
 
@@ -140,6 +146,12 @@ class TableEncoder:
         check_values(values, complete=[] if impute else used)
         self.columns_ = [Column.fit(name, kinds[name], values[name], impute) for name in used]
         self.dropped_ = dropped
+        self.constants_ = {
+            name: columns.as_text(frame[name])[0]
+            for name, reason in dropped.items()
+            if reason == "constant" and not columns.is_missing(frame[name]).any()
+        }
+        self.max_missing_ = int(_n_missing(values).max())
         return self
 
     @property
@@ -152,11 +164,17 @@ class TableEncoder:
         return self.transform_with_unseen(frame)[0]
 
     def transform_with_unseen(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-        """Features (N, D), and which rows (N,) have a category that `fit` did not see."""
+        """Features (N, D), and which rows (N,) hold something that `fit` did not see."""
         values = self._read(frame)
         encoded = (column.encode(values[column.name]) for column in self.columns_)
         features, unseen = zip(*encoded, strict=True)
-        return np.concatenate(features, axis=1), np.any(unseen, axis=0)
+        changed = [
+            ~columns.equals(frame[name], value)
+            for name, value in self.constants_.items()
+            if name in frame
+        ]
+        too_many = _n_missing(values) > self.max_missing_
+        return np.concatenate(features, axis=1), np.any([*unseen, *changed, too_many], axis=0)
 
     def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table, with numbers and booleans parsed from the text of a CSV."""
@@ -188,7 +206,12 @@ class TableEncoder:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"columns": [asdict(column) for column in self.columns_], "dropped": self.dropped_}
+        return {
+            "columns": [asdict(column) for column in self.columns_],
+            "dropped": self.dropped_,
+            "constants": self.constants_,
+            "max_missing": self.max_missing_,
+        }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
@@ -197,6 +220,8 @@ class TableEncoder:
         try:
             encoder.columns_ = [Column(**column) for column in content["columns"]]
             encoder.dropped_ = dict(content["dropped"])
+            encoder.constants_ = dict(content["constants"])
+            encoder.max_missing_ = int(content["max_missing"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 "an encoder must be a dictionary written by to_dict; reading it failed at "
@@ -215,6 +240,11 @@ def find_ids(frame: pd.DataFrame) -> dict[str, str]:
     """
     check_names(frame)
     return {str(name): "id" for name in frame if columns.is_id(frame[name])}
+
+
+def _n_missing(values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Number (N,) of missing values in each row."""
+    return np.sum([pd.isna(column) for column in values.values()], axis=0)
 
 
 def _without_content(frame: pd.DataFrame, impute: bool) -> dict[str, str]:

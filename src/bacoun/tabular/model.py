@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal, NamedTuple, Self
 
@@ -15,20 +16,25 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import StratifiedGroupKFold, train_test_split
 
 from bacoun.base import Evaluation
 from bacoun.checkpoint import Checkpoint
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
 from bacoun.deferral.checks import as_share
+from bacoun.deferral.risk import percent
 from bacoun.serialization import from_state, to_state
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
 from bacoun.tabular.encoding import TableEncoder, find_ids
 from bacoun.tabular.labels import read_labels
 from bacoun.uncertainty import expected_calibration_error
 
-_DEFAULT_ERROR = 0.01  # the bound that "auto" tries
+_DEFAULT_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)
+_WITHOUT_BOUND = (
+    "So no error bound is guaranteed; rows that are wrong with a probability above {} according to "
+    "the model are deferred."
+)
 
 # A threshold is the score of a calibration row, whose last digits in single precision depend on the
 # other rows of its chunk. The rule is given rounded scores, so that they cannot change a decision.
@@ -83,6 +89,7 @@ class TableModel:
         *,
         random_state: int = 0,
         impute: bool = False,
+        group: str | None = None,
         calibration_share: float = 0.2,
         false_alarm: float = 0.05,
         max_error: float | Literal["auto"] | None = "auto",
@@ -106,14 +113,20 @@ class TableModel:
         impute : bool
             Replace missing values by the median or the most frequent value, and add a 0/1 feature
             for them; otherwise they are an error.
+        group : str, optional
+            Column that says which rows belong together, such as several visits of one patient. They
+            stay on one side of the split, one of each group is used for calibration, and the column
+            is no input. None: only identical rows belong together.
         calibration_share : float
             Fraction of the rows, stratified by class, that is held out to calibrate the rule.
         false_alarm : float
             Largest fraction of in-distribution rows that may be flagged as unfamiliar.
         max_error : float, "auto" or None
             Largest error rate among accepted rows. Without enough evidence for it, no row is
-            accepted. "auto" tries 0.01, and sets no bound if the evidence is missing;
-            `facts["error_bound"]` says which. None: no bound.
+            accepted. "auto": the tightest of 0.01, 0.02, 0.05, 0.1 and 0.2 that there is evidence
+            for; without evidence for any, rows that the model holds wrong with a probability above
+            0.2 are deferred. `facts["error_bound"]` says which. None: all familiar rows are
+            accepted.
         confidence : float
             Confidence with which `max_error` holds.
         per_class : bool
@@ -128,16 +141,20 @@ class TableModel:
         checkpoint : path or Checkpoint, optional
             Folder to save progress to, and to resume from after an interruption.
         """
-        bound = _DEFAULT_ERROR if max_error == "auto" else max_error
+        bounds: Sequence[float] = _DEFAULT_BOUNDS
+        if max_error != "auto":
+            bounds = [] if max_error is None else [max_error]
         fractions = {"calibration_share": calibration_share, "false_alarm": false_alarm}
-        fractions |= {"confidence": confidence} | ({} if bound is None else {"max_error": bound})
+        fractions |= {"confidence": confidence} | ({"max_error": bounds[0]} if bounds else {})
         for name, fraction in fractions.items():
             as_share(name, fraction)
         if not 0 <= random_state < 2**32:
             raise ValueError(f"random_state must be from 0 to {2**32 - 1}; got {random_state}.")
         labels = read_labels(frame, target)
         table = frame.drop(columns=target)
-        train, held_out = _split(labels, calibration_share, random_state)
+        groups = _groups(table, group)
+        table = table.drop(columns=[group] if group is not None else [])
+        train, held_out = _split(labels, groups, calibration_share, random_state)
         encoder = TableEncoder().fit(table.iloc[train], impute, find_ids(table))
         points = encoder.transform(table.iloc[train])
         encoder.transform(table.iloc[held_out])  # errors there are better raised before the fit
@@ -148,12 +165,14 @@ class TableModel:
         scored = _Scored.of(classifier, encoder, table.iloc[held_out])
         truth = np.searchsorted(classifier.classes_, labels[held_out])
         options: dict[str, Any] = {"false_alarm": false_alarm, "per_class": per_class}
-        options |= {"max_error": bound, "confidence": confidence}
-        rule, error_bound = scored.calibrate(truth, max_error != "auto", **options)
+        options |= {"confidence": confidence}
+        rule, error_bound = scored.calibrate(truth, bounds, **options)
         facts = {
             "rows": len(frame),
             "training_rows": len(train),
             "calibration_rows": len(held_out),
+            "copies": int(len(frame) - len(np.unique(groups))),
+            "unseen_in_calibration": int(scored.unseen.sum()),
             "classes": {str(label): int((labels == label).sum()) for label in classifier.classes_},
             "features": len(encoder.feature_names_),
             "dropped_columns": dict(encoder.dropped_),
@@ -182,8 +201,9 @@ class TableModel:
         DataFrame
             `prediction`; `p_<class>` for each class; `total`, `aleatoric`, `epistemic`, in nats;
             `ood_score`; `ood_probability`; `log_density`; `decision`, "accept" or "defer";
-            `reason`, "" or "unfamiliar" or "ambiguous". A row with a category that was not seen in
-            training is unfamiliar, whatever its `ood_score`.
+            `reason`, "" or "unfamiliar" or "ambiguous". A row is unfamiliar, whatever its
+            `ood_score`, if it has an unseen category, a gap where training had none, more gaps than
+            any training row, or another value in a column that was constant.
         """
         scored = _Scored.of(self.classifier, self.encoder, frame)
         given = scored.evaluation
@@ -238,7 +258,7 @@ class _Scored(NamedTuple):
     """What a classifier predicts for N rows."""
 
     evaluation: Evaluation[np.ndarray]
-    unseen: np.ndarray  # (N,), rows with a category not seen in training
+    unseen: np.ndarray  # (N,), rows with something not seen in training
 
     @classmethod
     def of(cls, classifier: BaCOUnClassifier, encoder: TableEncoder, frame: pd.DataFrame) -> Self:
@@ -252,7 +272,7 @@ class _Scored(NamedTuple):
 
     @property
     def ood_score(self) -> np.ndarray:
-        """OOD score (N,), infinite for an unseen category."""
+        """OOD score (N,), infinite for what was not seen in training."""
         return np.where(self.unseen, np.inf, self.evaluation.ood_score)
 
     def rounded(self) -> tuple[np.ndarray, np.ndarray]:
@@ -262,20 +282,29 @@ class _Scored(NamedTuple):
         return self.ood_score.round(decimals), self.evaluation.total.round(_DECIMALS_OF_NATS)
 
     def calibrate(
-        self, truth: np.ndarray, bound_required: bool, **options: Any
+        self, truth: np.ndarray, bounds: Sequence[float], **options: Any
     ) -> tuple[DeferralRule, str]:
         """The rule, given the class indices `truth` (N,), and a sentence on its error bound.
 
-        Unless the bound is required, it is dropped if there is not enough evidence for it.
+        Several `bounds` are tested from the loosest to the tightest, as one fixed sequence, which
+        keeps the confidence of each; the last one before the first failure counts.
         """
         right = self.predicted == truth
-        rule = DeferralRule.calibrate(*self.rounded(), right, self.predicted, **options)
-        if rule.acceptance is None:
-            return rule, "No error bound was requested."
-        statement = rule.acceptance.statement
-        if rule.acceptance.threshold is None and not bound_required:
-            return replace(rule, acceptance=None), f"{statement} So no error bound is guaranteed."
-        return rule, statement
+        make = partial(DeferralRule.calibrate, *self.rounded(), right, self.predicted, **options)
+        if not bounds:
+            return make(), "No error bound was requested."
+        rule = make(max_error=max(bounds))
+        for bound in sorted(bounds, reverse=True)[1:]:
+            tighter = make(max_error=bound)
+            if not _is_supported(tighter):
+                break
+            rule = tighter
+        acceptance: Any = rule.acceptance
+        if _is_supported(rule) or len(bounds) == 1:
+            return rule, acceptance.statement
+        level = max(bounds)
+        sentence = f"{acceptance.statement} {_WITHOUT_BOUND.format(percent(level))}"
+        return replace(rule, acceptance=None, max_error_probability=level), sentence
 
     def calibration(self, truth: np.ndarray) -> dict[str, np.ndarray]:
         """The scores that the rule is calibrated on, before rounding."""
@@ -294,6 +323,11 @@ class _Scored(NamedTuple):
         return {"accuracy": accuracy, "auc": auc, "ece": ece}
 
 
+def _is_supported(rule: DeferralRule) -> bool:
+    """Whether there is enough evidence for the rule's error bound."""
+    return rule.acceptance is not None and rule.acceptance.threshold is not None
+
+
 def _made_now() -> dict[str, str]:
     """The time, and the versions of all libraries that affect a model's numbers."""
     libraries = ("bacoun", "torch", "zuko", "numpy", "scipy", "scikit-learn", "pandas")
@@ -304,18 +338,48 @@ def _made_now() -> dict[str, str]:
     }
 
 
-def _split(labels: np.ndarray, share: float, random_state: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of training and held-out rows, both sorted and with rows of each class."""
+def _groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
+    """Which rows (N,) belong together, as integers: those of one group, or identical ones."""
+    if column is None:
+        return pd.factorize(pd.util.hash_pandas_object(table, index=False))[0]
+    if column not in table:
+        raise ValueError(f"group must be a column of the table; '{column}' is not. Check its name.")
+    if table[column].isna().any():
+        raise ValueError(f"the group column '{column}' must have no missing values. Fill them.")
+    return pd.factorize(table[column])[0]
+
+
+def _split(
+    labels: np.ndarray, groups: np.ndarray, share: float, random_state: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of training and held-out rows, both sorted and with rows of each class.
+
+    A group is on one side, because a copy of a training row says nothing about new rows; of a
+    held-out group one row is kept, because the guarantees count independent rows.
+    """
     n_rows, n_classes = len(labels), len(np.unique(labels))
     n_held_out = round(share * n_rows)
-    if not n_classes <= n_held_out <= n_rows - 2 * n_classes:
-        raise ValueError(
-            f"calibration_share must leave rows of each class on both sides; {share:g} of "
-            f"{n_rows} rows does not, with {n_classes} classes. Try 0.2, or add rows."
-        )
-    train, held_out = train_test_split(
-        np.arange(n_rows), test_size=n_held_out, stratify=labels, random_state=random_state
+    too_few = ValueError(
+        f"calibration_share must leave rows of each class on both sides; {share:g} of "
+        f"{n_rows} rows does not, with {n_classes} classes. Try 0.2, or add rows."
     )
+    if not n_classes <= n_held_out <= n_rows - 2 * n_classes:
+        raise too_few
+    rows = np.arange(n_rows)
+    if len(np.unique(groups)) == n_rows:
+        train, held_out = train_test_split(
+            rows, test_size=n_held_out, stratify=labels, random_state=random_state
+        )
+        return np.sort(train), np.sort(held_out)
+    n_folds = max(2, round(1 / share))
+    if len(np.unique(groups)) < n_folds:
+        raise too_few
+    folds = StratifiedGroupKFold(n_folds, shuffle=True, random_state=random_state)
+    train, held_out = next(folds.split(rows, labels, groups))
+    order = np.random.default_rng(random_state).permutation(held_out)
+    held_out = order[np.unique(groups[order], return_index=True)[1]]
+    if min(len(np.unique(labels[side])) for side in (train, held_out)) < n_classes:
+        raise too_few
     return np.sort(train), np.sort(held_out)
 
 
