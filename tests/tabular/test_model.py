@@ -78,6 +78,7 @@ def test_the_saved_calibration_scores_reproduce_the_rule(model):
         kept["total"].round(5),
         kept["correct"],
         max_error=model.rule.acceptance.max_error,
+        max_error_probability=0.2,
     )
     assert again == model.rule
     assert kept["correct"].mean() == model.facts["accuracy"]

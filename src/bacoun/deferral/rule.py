@@ -50,8 +50,8 @@ class DeferralRule:
     acceptance : Acceptance or None
         Which familiar points may be accepted; None without an error bound.
     max_error_probability : float or None
-        Without an error bound: familiar points that are wrong with a higher probability, according
-        to the model, are ambiguous. None: all familiar points are accepted.
+        Familiar points that are wrong with a higher probability, according to the model, are
+        ambiguous whatever the error bound. None: only the error bound counts.
     n_infinite : int
         Calibration points with an infinite `ood_score`. They are unfamiliar whatever the threshold,
         and had no part in it.
@@ -84,6 +84,7 @@ class DeferralRule:
         max_error: float | None = None,
         confidence: float = 0.95,
         per_class: bool = False,
+        max_error_probability: float | None = None,
     ) -> Self:
         """Choose the thresholds on a calibration set, which the model was not fitted on.
 
@@ -106,6 +107,8 @@ class DeferralRule:
             Confidence with which the error bound holds.
         per_class : bool
             Guarantee `false_alarm` within each predicted class with enough calibration points.
+        max_error_probability : float, optional
+            Defer points that are wrong with a higher probability according to the model, below 0.5.
         """
         ood_score = as_scores("ood_score", ood_score, infinite=True)
         total = as_scores("total", total)
@@ -124,13 +127,14 @@ class DeferralRule:
             else math.inf,
             class_thresholds=thresholds,
             n_infinite=int((~finite).sum()),
+            max_error_probability=max_error_probability,
         )
         if max_error is None:
             return rule
         right = as_booleans("correct", _given("correct", correct))
         check_same_length(total=total, correct=right)
-        familiar = rule.decide(ood_score, total, predicted).decision == "accept"
-        acceptance = largest_acceptance(total[familiar], right[familiar], max_error, confidence)
+        left = rule.decide(ood_score, total, predicted).decision == "accept"
+        acceptance = largest_acceptance(total[left], right[left], max_error, confidence)
         return replace(rule, acceptance=acceptance)
 
     def decide(
@@ -161,13 +165,18 @@ class DeferralRule:
 
     @property
     def _total_threshold(self) -> float:
-        if self.acceptance is not None:
-            return -math.inf if self.acceptance.threshold is None else self.acceptance.threshold
-        if self.max_error_probability is None:
-            return math.inf
-        # Of all predictions that are wrong with probability q, none has a smaller entropy.
-        q = self.max_error_probability
-        return -q * math.log(q) - (1 - q) * math.log(1 - q)
+        limit = math.inf
+        if self.max_error_probability is not None:
+            # Of all predictions that are wrong with probability q, none has a smaller entropy.
+            q = self.max_error_probability
+            limit = -q * math.log(q) - (1 - q) * math.log(1 - q)
+        if self.acceptance is None:
+            return limit
+        return (
+            -math.inf
+            if self.acceptance.threshold is None
+            else min(limit, self.acceptance.threshold)
+        )
 
     def summary(self) -> str:
         """The rule and its guarantees in a few lines."""
@@ -186,12 +195,13 @@ class DeferralRule:
                 which = f"of the others, total above {limit:.3g} nats"
             lines.append(f"Ambiguous: {which}. {self.acceptance.statement}")
         elif self.max_error_probability is not None:
-            level = percent(self.max_error_probability)
             lines.append(
-                f"Ambiguous: of the others, total above {self._total_threshold:.3g} nats, which "
-                f"includes all that are wrong with a probability above {level} according to the "
-                "model. No error bound is guaranteed."
+                f"Ambiguous: of the others, total above {self._total_threshold:.3g} nats. No error "
+                "bound is guaranteed."
             )
+        if self.max_error_probability is not None:
+            level = percent(self.max_error_probability)
+            lines[-1] += f" What is wrong with more than {level} probability is always deferred."
         lines.append(
             "This holds for points from the same distribution as the calibration points; no rule "
             "can guarantee to flag every point that is not."

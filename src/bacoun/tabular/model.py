@@ -23,7 +23,6 @@ from bacoun.checkpoint import Checkpoint
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
 from bacoun.deferral.checks import as_share
-from bacoun.deferral.risk import percent
 from bacoun.serialization import from_state, to_state
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
 from bacoun.tabular.encoding import TableEncoder, find_ids
@@ -31,10 +30,7 @@ from bacoun.tabular.labels import read_labels
 from bacoun.uncertainty import expected_calibration_error
 
 _DEFAULT_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)
-_WITHOUT_BOUND = (
-    "So no error bound is guaranteed; rows that are wrong with a probability above {} according to "
-    "the model are deferred."
-)
+_LARGEST_ERROR_PROBABILITY = 0.2  # so that scarce data does not mean fewer deferrals
 
 # A threshold is the score of a calibration row, whose last digits in single precision depend on the
 # other rows of its chunk. The rule is given rounded scores, so that they cannot change a decision.
@@ -124,8 +120,8 @@ class TableModel:
         max_error : float, "auto" or None
             Largest error rate among accepted rows. Without enough evidence for it, no row is
             accepted. "auto": the tightest of 0.01, 0.02, 0.05, 0.1 and 0.2 that there is evidence
-            for; without evidence for any, rows that the model holds wrong with a probability above
-            0.2 are deferred. `facts["error_bound"]` says which. None: all familiar rows are
+            for, if any, and rows that are wrong with a probability above 0.2 according to the model
+            are deferred anyway; `facts["error_bound"]` says which. None: all familiar rows are
             accepted.
         confidence : float
             Confidence with which `max_error` holds.
@@ -154,7 +150,11 @@ class TableModel:
         table = frame.drop(columns=target)
         groups = _groups(table, group)
         table = table.drop(columns=[group] if group is not None else [])
-        train, held_out = _split(labels, groups, calibration_share, random_state)
+        try:
+            train, held_out = _split(labels, groups, calibration_share, random_state)
+        except ValueError:
+            TableEncoder().fit(table, impute)  # if the columns are the problem, they are named
+            raise
         encoder = TableEncoder().fit(table.iloc[train], impute, find_ids(table))
         points = encoder.transform(table.iloc[train])
         encoder.transform(table.iloc[held_out])  # errors there are better raised before the fit
@@ -293,6 +293,8 @@ class _Scored(NamedTuple):
         make = partial(DeferralRule.calibrate, *self.rounded(), right, self.predicted, **options)
         if not bounds:
             return make(), "No error bound was requested."
+        if len(bounds) > 1:
+            make = partial(make, max_error_probability=_LARGEST_ERROR_PROBABILITY)
         rule = make(max_error=max(bounds))
         for bound in sorted(bounds, reverse=True)[1:]:
             tighter = make(max_error=bound)
@@ -302,9 +304,7 @@ class _Scored(NamedTuple):
         acceptance: Any = rule.acceptance
         if _is_supported(rule) or len(bounds) == 1:
             return rule, acceptance.statement
-        level = max(bounds)
-        sentence = f"{acceptance.statement} {_WITHOUT_BOUND.format(percent(level))}"
-        return replace(rule, acceptance=None, max_error_probability=level), sentence
+        return replace(rule, acceptance=None), f"{acceptance.statement} No bound is guaranteed."
 
     def calibration(self, truth: np.ndarray) -> dict[str, np.ndarray]:
         """The scores that the rule is calibrated on, before rounding."""
@@ -357,22 +357,23 @@ def _split(
     A group is on one side, because a copy of a training row says nothing about new rows; of a
     held-out group one row is kept, because the guarantees count independent rows.
     """
-    n_rows, n_classes = len(labels), len(np.unique(labels))
+    n_rows, n_classes, n_groups = len(labels), len(np.unique(labels)), len(np.unique(groups))
     n_held_out = round(share * n_rows)
     too_few = ValueError(
-        f"calibration_share must leave rows of each class on both sides; {share:g} of "
-        f"{n_rows} rows does not, with {n_classes} classes. Try 0.2, or add rows."
+        f"calibration_share must leave rows of each class on both sides; {share:g} of {n_rows} "
+        f"rows, {n_groups} of them distinct, does not, with {n_classes} classes. Try 0.2, or add "
+        "rows."
     )
     if not n_classes <= n_held_out <= n_rows - 2 * n_classes:
         raise too_few
     rows = np.arange(n_rows)
-    if len(np.unique(groups)) == n_rows:
+    if n_groups == n_rows:
         train, held_out = train_test_split(
             rows, test_size=n_held_out, stratify=labels, random_state=random_state
         )
         return np.sort(train), np.sort(held_out)
     n_folds = max(2, round(1 / share))
-    if len(np.unique(groups)) < n_folds:
+    if n_groups < n_folds:
         raise too_few
     folds = StratifiedGroupKFold(n_folds, shuffle=True, random_state=random_state)
     train, held_out = next(folds.split(rows, labels, groups))
