@@ -38,7 +38,7 @@ def test_a_page_is_written_and_only_replaced_with_overwrite(folder, tmp_path, ca
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith(f"wrote {out}: 50 rows, ")
     page = out.read_text(encoding="utf-8")
-    assert "50 rows of test.csv and 50 rows from elsewhere, far.csv" in page
+    assert "50 rows of test.csv and, out-of-distribution, 50 rows of far.csv" in page
     monkeypatch.chdir(folder)
     with pytest.raises(SystemExit):
         main(words)
