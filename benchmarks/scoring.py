@@ -122,7 +122,7 @@ def parts(model: BaCOUnClassifier, rows: np.ndarray, n_rows: int = 2048) -> dict
     """What each part of a block costs, on one thread; the best of some."""
     torch.set_num_threads(1)
     points = model._standardized(rows[:n_rows])
-    features, scores = model._look(points)[:2]
+    features, scores = model._predictor.look(points)[:2]
     predictive, doubt = model.posterior_._predictive(features.dtype), model.doubt_
     coordinates = torch.addmm(predictive.offset, features, predictive.basis)
     costs = {
