@@ -67,9 +67,9 @@ def _run_one(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         numbers, arrays = STUDIES[experiment.study](experiment, method, seed)
-    unsettled = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
-    if unsettled:
-        numbers["warnings"] = unsettled
+    not_converged = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+    if not_converged:
+        numbers["warnings"] = not_converged
     Record(
         experiment=experiment.name,
         method=method,

@@ -46,7 +46,7 @@ def answers(model):
 @pytest.fixture(autouse=True)
 def _chains_need_not_settle():
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".* has not settled")
+        warnings.filterwarnings("ignore", message=".* has not converged")
         yield
 
 

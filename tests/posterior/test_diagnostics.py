@@ -64,7 +64,7 @@ def health(**changes):
 
 
 def test_a_healthy_run_is_silent():
-    health().warn_if_unsettled()
+    health().warn_if_not_converged()
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_healthy_run_is_silent():
 )
 def test_a_run_that_has_not_converged_warns_with_the_remedy(changes, remedy):
     with pytest.warns(ConvergenceWarning, match=remedy):
-        health(**changes).warn_if_unsettled()
+        health(**changes).warn_if_not_converged()
 
 
 def test_health_prints_as_a_table_of_what_applies():

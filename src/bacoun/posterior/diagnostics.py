@@ -67,7 +67,7 @@ class Health:
             for name, value in rows.items()
         )
 
-    def warn_if_unsettled(self) -> None:
+    def warn_if_not_converged(self) -> None:
         """Issue a ConvergenceWarning that says what to change, if the chains have not converged."""
         problems = []
         n_total = (self.n_chains or 1) * (self.n_iterations or 1)
@@ -85,7 +85,7 @@ class Health:
             if not self.rhat <= limit:
                 problems.append(f"R-hat {self.rhat:.3f} above {limit:.3f} (raise n_warmup)")
         if problems:
-            message = f"{self.inference} has not settled: {'; '.join(problems)}."
+            message = f"{self.inference} has not converged: {'; '.join(problems)}."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 

@@ -162,7 +162,7 @@ class ReducedHead(Head):
             **facts,
         )
         self.health_ = self._probed(health, posterior.features)
-        self.health_.warn_if_unsettled()
+        self.health_.warn_if_not_converged()
         return self
 
     def _keep_draws(self, generator: Generator) -> None:

@@ -269,7 +269,7 @@ def test_auc_of_many_classes_is_the_mean_of_each_against_the_rest():
         page_data(30, 2, rule=rule(1.0, accept_below(None))),
         page_data(30, 3, rule=rule(1.0, accept_below(0.4), {0: 0.5, 2: 2.0})),
         page_data(30, 3, rule=rule(math.inf, None, {0: 0.5})),
-        page_data(30, 2, warning="HMC has not settled: R-hat 1.2 above 1.01 (raise n_warmup)."),
+        page_data(30, 2, warning="HMC has not converged: R-hat 1.2 above 1.01 (raise n_warmup)."),
         page_data(30, 2, standardized=False, health={}, settings={}),
         page_data(30, 2, unseen=np.arange(30) < 3),
         page_data(30, 2, calibration={"ood_score": np.zeros(9), "total": np.full(9, 0.2)}),

@@ -278,7 +278,7 @@ def _unusual_features(model: TableModel, deviations: np.ndarray) -> tuple[Unusua
 def _convergence_warning(health: Any) -> str:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        health.warn_if_unsettled()
+        health.warn_if_not_converged()
     return " ".join(str(warning.message) for warning in caught)
 
 
