@@ -214,7 +214,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         if self.doubt_ is not None:
             disagreement = usual_disagreement(self._predictor, features)
             self.doubt_ = replace(self.doubt_, disagreement=disagreement)
-        self.__dict__.pop("set_scores_", None)  # they speak of the old posterior
+        self.__dict__.pop("set_scores_", None)  # of the old posterior
         return self
 
     def _run(self, points: Tensor, labels: Tensor, *steps: Any) -> dict[str, Any]:
@@ -366,14 +366,20 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     # --- files ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model atomically to a new folder of JSON and safetensors."""
+        """Write the fitted model atomically to the folder `path`, as JSON and safetensors.
+
+        Parameters
+        ----------
+        overwrite : bool
+            Replace a model that is there already; otherwise that is an error.
+        """
         write_folder(to_state(self), path, overwrite=overwrite)
 
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], *, body: nn.Module | None = None, device: str = "cpu"
     ) -> Self:
-        """Read a model that `save` wrote.
+        """Read the model that `save` wrote to the folder `path`.
 
         Parameters
         ----------

@@ -27,16 +27,42 @@ _N_PROBES = 16
 
 @dataclass(frozen=True)
 class Health:
-    """Convergence diagnostics of the posterior draws.
+    """Convergence diagnostics of the posterior draws; fields that do not apply are None.
 
-    R-hat and effective sample sizes are the worst over `n_quantities` centered logits at a few
-    points and, because epistemic uncertainty is a second moment, over their squares. `rhat_iid` is
-    the R-hat of independent draws of the same shape. Fields that do not apply are None.
-
-    The data would raise the precision of each of the `dropped_directions`, which keep their prior,
-    by at most `largest_dropped_information` times the prior precision, and move their joint mean
-    by `dropped_shift` prior standard deviations. `condition` is the condition number of the
-    features: large if a feature has an offset far above its standard deviation.
+    Attributes
+    ----------
+    inference : str
+        Name of the inference algorithm.
+    n_draws : int
+        Draws used for prediction.
+    dimensions : int
+        Number of inferred weights.
+    prior_scale : float
+        Prior standard deviation of each weight.
+    dropped_directions : int
+        Directions of weight space that keep their prior because the data says little about them.
+    largest_dropped_information, dropped_shift : float
+        What the data would change there: the precision of one direction at most, in units of the
+        prior precision, and the joint mean, in prior standard deviations.
+    condition : float
+        Condition number of the features: large if an offset is far above a standard deviation.
+    n_chains, n_iterations : int
+        Size of the run after warm-up.
+    n_quantities : int
+        Number of centered logits, at a few points, over which the worst diagnostics are taken.
+    rhat, rhat_iid : float
+        Worst R-hat, and that of independent draws of the same shape.
+    ess, ess_squares : float
+        Smallest effective sample size, and that of the squares: epistemic uncertainty is a second
+        moment.
+    acceptance : float
+        Mean acceptance rate.
+    divergences : int
+        Divergent trajectories.
+    step_size : float
+        Of the integrator, after warm-up.
+    seconds : float
+        Duration of the inference.
     """
 
     inference: str
