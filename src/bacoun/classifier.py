@@ -21,7 +21,7 @@ from bacoun.boundary import FlowOutlierRemover, least_likely
 from bacoun.checkpoint import Checkpoint
 from bacoun.nested import NestedSettings
 from bacoun.posterior import Health
-from bacoun.prediction import Predictor, learn_doubt, usual_disagreement
+from bacoun.prediction import Predictor, features_of, learn_doubt, usual_disagreement
 from bacoun.progress import progress_bars
 from bacoun.protocols import BoundarySampler, EdgeAwareFeatureMap, FeatureMap, LastLayer
 from bacoun.randomness import RandomState, as_generator, draw_seed
@@ -170,7 +170,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 self.boundary_ = run("boundary", boundary, points.flatten(1), labels)
                 edge = self._draw_edge(points, generator)
             self.features_ = run("features", features, points, labels, **edge)
-            learned = Predictor(self.boundary_, self.features_, None, None).features_of(points)
+            learned = features_of(self.features_, points)
             self.posterior_ = run("posterior", posterior, learned, labels)
             if boundary is not None and self.ood_prior > 0:
                 self.doubt_ = learn_doubt(self._predictor, points, float(self.ood_prior))
@@ -200,7 +200,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 "y must hold each class at least once, because X and y replace the rows of fit; "
                 f"got none of {missing[:5]}. Add old rows of it."
             )
-        features = self._predictor.features_of(self._standardized(table))
+        features = features_of(self.features_, self._standardized(table))
         posterior = clone(self.posterior_, safe=False)
         with progress_bars(self.verbose) as bar_for:
             self.posterior_ = fit_step(

@@ -40,11 +40,6 @@ class Predictor:
         """Whether the boundary gives a log density."""
         return hasattr(self.boundary, "log_prob")
 
-    def features_of(self, points: Tensor) -> Tensor:
-        """Features (N, L) in float64 for step 3, where large numbers nearly cancel."""
-        chunks = points.split(CHUNK)
-        return torch.cat([self.features.transform(chunk) for chunk in chunks]).double()
-
     def look(self, points: Tensor) -> Look:
         """Features and unfamiliarity of points (N, ...)."""
         features, scores = self.features.transform(points), self._unfamiliarity(points)
@@ -132,6 +127,11 @@ class Predictor:
         else:
             log_prob = self.boundary.log_prob(points.flatten(1))
         return log_prob.double() - log_units
+
+
+def features_of(feature_map: Any, points: Tensor) -> Tensor:
+    """Features (N, L) of points in float64 for step 3, where large numbers nearly cancel."""
+    return torch.cat([feature_map.transform(chunk) for chunk in points.split(CHUNK)]).double()
 
 
 def with_doubt(mean: Tensor, mean_entropy: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor]:

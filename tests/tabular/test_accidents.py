@@ -114,6 +114,13 @@ def test_copies_of_a_row_do_not_void_the_error_bound(fast):
     assert 0.05 < wrong <= bound
 
 
+def test_copies_are_found_though_each_has_an_id_of_its_own(fast):
+    frame = pd.concat([noisy(100, 0)] * 3, ignore_index=True)
+    frame["id"] = range(300)
+    frame["sample"] = [f"s{number}" for number in range(300)]
+    assert fitted(frame, fast).facts["copies"] == 200
+
+
 def test_rows_of_a_group_stay_on_one_side_and_its_column_is_no_input(fast):
     rng = np.random.default_rng(0)
     people = noisy(120, 1)

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import StratifiedGroupKFold, train_test_split
 
 from bacoun.base import Evaluation
 from bacoun.checkpoint import Checkpoint
@@ -27,6 +26,7 @@ from bacoun.serialization import from_state, to_state
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
 from bacoun.tabular.encoding import TableEncoder, find_ids
 from bacoun.tabular.labels import read_labels
+from bacoun.tabular.splitting import find_groups, split
 from bacoun.uncertainty import expected_calibration_error
 
 _DEFAULT_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -148,14 +148,17 @@ class TableModel:
             raise ValueError(f"random_state must be from 0 to {2**32 - 1}; got {random_state}.")
         labels = read_labels(frame, target)
         table = frame.drop(columns=target)
-        groups = _groups(table, group)
+        ids = find_ids(table)
+        groups = find_groups(table.drop(columns=[name for name in ids if name != group]), group)
         table = table.drop(columns=[group] if group is not None else [])
         try:
-            train, held_out = _split(labels, groups, calibration_share, random_state)
+            train, held_out = split(labels, groups, calibration_share, random_state)
         except ValueError:
             TableEncoder().fit(table, impute)  # if the columns are the problem, they are named
             raise
-        encoder = TableEncoder().fit(table.iloc[train], impute, find_ids(table))
+        encoder = TableEncoder().fit(
+            table.iloc[train], impute, {name: ids[name] for name in ids if name in table}
+        )
         points = encoder.transform(table.iloc[train])
         encoder.transform(table.iloc[held_out])  # errors there are better raised before the fit
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
@@ -336,52 +339,6 @@ def _made_now() -> dict[str, str]:
         "fitted": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "with": ", ".join([*versions, f"Python {platform.python_version()}"]),
     }
-
-
-def _groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
-    """Which rows (N,) belong together, as integers: those of one group, or identical ones."""
-    if column is None:
-        return pd.factorize(pd.util.hash_pandas_object(table, index=False))[0]
-    if column not in table:
-        raise ValueError(f"group must be a column of the table; '{column}' is not. Check its name.")
-    if table[column].isna().any():
-        raise ValueError(f"the group column '{column}' must have no missing values. Fill them.")
-    return pd.factorize(table[column])[0]
-
-
-def _split(
-    labels: np.ndarray, groups: np.ndarray, share: float, random_state: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of training and held-out rows, both sorted and with rows of each class.
-
-    A group is on one side, because a copy of a training row says nothing about new rows; of a
-    held-out group one row is kept, because the guarantees count independent rows.
-    """
-    n_rows, n_classes, n_groups = len(labels), len(np.unique(labels)), len(np.unique(groups))
-    n_held_out = round(share * n_rows)
-    too_few = ValueError(
-        f"calibration_share must leave rows of each class on both sides; {share:g} of {n_rows} "
-        f"rows, {n_groups} of them distinct, does not, with {n_classes} classes. Try 0.2, or add "
-        "rows."
-    )
-    if not n_classes <= n_held_out <= n_rows - 2 * n_classes:
-        raise too_few
-    rows = np.arange(n_rows)
-    if n_groups == n_rows:
-        train, held_out = train_test_split(
-            rows, test_size=n_held_out, stratify=labels, random_state=random_state
-        )
-        return np.sort(train), np.sort(held_out)
-    n_folds = max(2, round(1 / share))
-    if n_groups < n_folds:
-        raise too_few
-    folds = StratifiedGroupKFold(n_folds, shuffle=True, random_state=random_state)
-    train, held_out = next(folds.split(rows, labels, groups))
-    order = np.random.default_rng(random_state).permutation(held_out)
-    held_out = order[np.unique(groups[order], return_index=True)[1]]
-    if min(len(np.unique(labels[side])) for side in (train, held_out)) < n_classes:
-        raise too_few
-    return np.sort(train), np.sort(held_out)
 
 
 def _checksum(frame: pd.DataFrame) -> str:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reproduction.datasets.catalog import SOURCES
+from reproduction.datasets.tables import _SHAPES as SIZES
 from reproduction.datasets.tables import (
     load_table,
     read_keel,
@@ -22,23 +23,6 @@ from reproduction.datasets.tables import (
 needs_data = pytest.mark.skipif(
     "BACOUN_DATA" not in os.environ, reason="BACOUN_DATA is not set, so there are no table files"
 )
-SIZES = {
-    "breast-cancer": (569, 30, 2),
-    "contraceptive": (1473, 9, 3),
-    "digits-table": (1797, 64, 10),
-    "haberman": (306, 3, 2),
-    "iris": (150, 4, 3),
-    "letter": (20000, 16, 26),
-    "penbased": (10992, 16, 10),
-    "pima": (768, 8, 2),
-    "saheart": (462, 9, 2),
-    "satimage": (6435, 36, 6),
-    "segment": (2310, 19, 7),
-    "sklearn-wine": (178, 13, 3),
-    "texture": (5500, 40, 11),
-    "vehicle": (846, 18, 4),
-    "wine-quality": (2337, 11, 2),  # 1457 wines of quality 5 and 880 of quality 7
-}
 FILES = [name for name in SIZES if source_of(name)]
 WITHOUT_FILES = [name for name in SIZES if not source_of(name)]
 

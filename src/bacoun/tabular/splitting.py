@@ -1,0 +1,70 @@
+"""The split of a table into training and calibration rows; rows of a group stay together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import StratifiedGroupKFold, train_test_split
+
+
+def find_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
+    """Which rows (N,) belong together, as integers: those of one group, or identical ones.
+
+    Parameters
+    ----------
+    table : DataFrame of N rows
+        Without columns that only identify rows: copies may differ in those.
+    column : str or None
+        Column that names the group of each row. None: identical rows are a group.
+    """
+    if column is None:
+        return pd.factorize(pd.util.hash_pandas_object(table, index=False))[0]
+    if column not in table:
+        raise ValueError(f"group must be a column of the table; '{column}' is not. Check its name.")
+    if table[column].isna().any():
+        raise ValueError(f"the group column '{column}' must have no missing values. Fill them.")
+    return pd.factorize(table[column])[0]
+
+
+def split(
+    labels: np.ndarray, groups: np.ndarray, share: float, random_state: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of training and held-out rows, both sorted and with rows of each class.
+
+    A group is on one side, because a copy of a training row says nothing about new rows; of a
+    held-out group one row is kept, because the guarantees count independent rows.
+
+    Parameters
+    ----------
+    labels, groups : array of shape (N,)
+        Class and group of each row.
+    share : float
+        Fraction of the rows to hold out.
+    random_state : int
+        Seed of the split.
+    """
+    n_rows, n_classes, n_groups = len(labels), len(np.unique(labels)), len(np.unique(groups))
+    n_held_out = round(share * n_rows)
+    too_few = ValueError(
+        f"calibration_share must leave rows of each class on both sides; {share:g} of {n_rows} "
+        f"rows, {n_groups} of them distinct, does not, with {n_classes} classes. Try 0.2, or add "
+        "rows."
+    )
+    if not n_classes <= n_held_out <= n_rows - 2 * n_classes:
+        raise too_few
+    rows = np.arange(n_rows)
+    if n_groups == n_rows:
+        train, held_out = train_test_split(
+            rows, test_size=n_held_out, stratify=labels, random_state=random_state
+        )
+        return np.sort(train), np.sort(held_out)
+    n_folds = max(2, round(1 / share))
+    if n_groups < n_folds:
+        raise too_few
+    folds = StratifiedGroupKFold(n_folds, shuffle=True, random_state=random_state)
+    train, held_out = next(folds.split(rows, labels, groups))
+    order = np.random.default_rng(random_state).permutation(held_out)
+    held_out = order[np.unique(groups[order], return_index=True)[1]]
+    if min(len(np.unique(labels[side])) for side in (train, held_out)) < n_classes:
+        raise too_few
+    return np.sort(train), np.sort(held_out)
