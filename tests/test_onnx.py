@@ -45,7 +45,7 @@ class DenseBox(Box):
 def run(path, X):
     session = onnxruntime.InferenceSession(path)
     names = [output.name for output in session.get_outputs()]
-    values = session.run(None, {"X": np.asarray(X, dtype=np.float32)})
+    values = session.run(None, {"X": np.asarray(X, dtype=np.float64)})
     return dict(zip(names, values, strict=True))
 
 

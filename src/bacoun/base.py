@@ -99,6 +99,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
                 f"y must hold at least 2 classes; got 1 class, {self.classes_.tolist()[0]!r}. "
                 "There is nothing to decide between."
             )
+        self._learn_categories(table)
         self.mean_, self.scale_ = np.zeros(table.shape[1]), np.ones(table.shape[1])
         if self.standardize:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -111,6 +112,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             constant = spread <= 1e-12 * np.abs(self.mean_)
             self.scale_ = np.where(constant, 1.0, spread)
         return self._standardized(table), torch.from_numpy(labels).to(self.device)
+
+    def _learn_categories(self, table: np.ndarray) -> None:
+        """Learn which columns (N, D) are categories; for classifiers that know such."""
 
     def _checked(self, X: ArrayLike, *y: ArrayLike) -> Any:
         """X (N, D), images as rows of pixels, and y (N,) if given; like those of `fit`."""

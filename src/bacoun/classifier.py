@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from numbers import Real
@@ -17,7 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from bacoun.base import BayesianClassifier, Evaluation
-from bacoun.boundary import FlowOutlierRemover, least_likely
+from bacoun.boundary import (
+    CompactShell,
+    FlowOutlierRemover,
+    FlowShell,
+    MixedShell,
+    least_likely,
+)
 from bacoun.checkpoint import Checkpoint
 from bacoun.nested import NestedSettings
 from bacoun.posterior import Health
@@ -30,6 +37,8 @@ from bacoun.steps import STEPS, fit_step, make_step
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
 from bacoun.training import OnEpoch
 from bacoun.uncertainty import Doubt, Uncertainty
+
+_LARGEST_CODE = 100_000  # of a category
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -57,8 +66,12 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         Share of the training points to leave out as outliers, from 0 to below 0.5: those of lowest
         density under one flow fitted to all points. A class much rarer than the others has a low
         density too; at least two points of each class are kept.
+    categorical_features : sequence of int, optional
+        Columns of X that hold categories, as whole numbers 0, 1, ... The network learns an
+        embedding of each, and the boundary becomes a `MixedShell`. A value that `fit` did not see
+        is rare, not an error.
     standardize : bool
-        Bring every input, or every channel of images, to zero mean and unit variance first.
+        Bring every number, or every channel of images, to zero mean and unit variance first.
     random_state : int, RandomState, Generator or None
         Seed or generator; the same one gives the same model. Global random state is not touched.
     verbose : bool
@@ -73,6 +86,8 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     classes_ : ndarray of shape (K,)
     n_features_in_ : int
     image_shape_ : (C, H, W), or None if the model was fitted to a table
+    n_categories_ : list of int of length D, or None without categories
+        Number of categories of each column; 0 if it is continuous.
     boundary_, features_, posterior_
         The fitted steps.
     doubt_ : Doubt, or None if there is no boundary or `ood_prior` is 0
@@ -97,6 +112,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     ood_prior: float = 0.01
     n_boundary: int | Literal["balanced"] = "balanced"
     contamination: float = 0.0
+    categorical_features: Sequence[int] | None = None
     standardize: bool = True
     random_state: RandomState = None
     verbose: bool = False
@@ -161,6 +177,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
 
             def run(name: str, step: Any, *data: Tensor, **offered: Any) -> Any:
                 offered |= {"generator": generator, "on_epoch": bar_for(name)}
+                offered |= {"n_categories": self.n_categories_}
                 return fit_step(name, step, *data, checkpoint=checkpoint, **offered)
 
             self.boundary_: Any = None
@@ -245,6 +262,8 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             unset = [name for name, value in boundary.get_params().items() if value is None]
             own = {name: self.n_jobs for name in unset if name.rpartition("__")[2] == "n_jobs"}
             boundary.set_params(**own)
+        if boundary is not None and self.categorical_features:
+            boundary = _with_categories(boundary)
         told = isinstance(features, EdgeAwareFeatureMap) or hasattr(boundary, "log_prob")
         if boundary is not None and self.ood_prior > 0 and not told:
             raise ValueError(
@@ -253,6 +272,36 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 "have neither. Pass ood_prior=0."
             )
         return boundary, features, posterior
+
+    def _learn_categories(self, table: np.ndarray) -> None:
+        self.n_categories_: list[int] | None = None
+        columns = [] if self.categorical_features is None else list(self.categorical_features)
+        if not columns:
+            return
+        if self.image_shape_ is not None:
+            raise ValueError("categorical_features must be None for images. Leave it out.")
+        if not set(columns) <= set(range(table.shape[1])):
+            raise ValueError(
+                f"categorical_features must be columns of X, from 0 to {table.shape[1] - 1}; got "
+                f"{columns}."
+            )
+        codes = table[:, columns]
+        if (codes < 0).any() or (codes != np.floor(codes)).any() or codes.max() > _LARGEST_CODE:
+            raise ValueError(
+                "categorical_features must hold whole numbers 0, 1, ..., at most "
+                f"{_LARGEST_CODE}; got others. Encode them, for instance with "
+                "sklearn.preprocessing.OrdinalEncoder."
+            )
+        sizes = np.zeros(table.shape[1], dtype=int)
+        sizes[columns] = codes.max(axis=0) + 1
+        self.n_categories_ = sizes.tolist()
+
+    def _mean_and_spread(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean, spread = super()._mean_and_spread(table)
+        if self.n_categories_ is not None:
+            is_category = np.array(self.n_categories_) > 0
+            mean, spread = np.where(is_category, 0.0, mean), np.where(is_category, 1.0, spread)
+        return mean, spread
 
     def _find_outliers(
         self, X: ArrayLike, labels: Tensor, generator: Generator, on_epoch: OnEpoch | None
@@ -391,6 +440,18 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         """
         with refuse_incomplete(path):
             return from_state(cls, read_folder(path), body=body, device=device)
+
+
+def _with_categories(boundary: Any) -> MixedShell:
+    """A boundary of numbers as one that also knows categories."""
+    if isinstance(boundary, MixedShell):
+        return boundary
+    if not isinstance(boundary, CompactShell | FlowShell):
+        raise ValueError(
+            "boundary must be flows to be used with categorical_features; got "
+            f"{type(boundary).__name__}. Use 'compact-shell', or one-hot encode the categories."
+        )
+    return MixedShell(shell=boundary)
 
 
 def _take(table: Any, rows: np.ndarray) -> Any:

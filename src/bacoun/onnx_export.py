@@ -11,23 +11,20 @@ import os
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
 from bacoun.atomic import atomic_write
 from bacoun.base import FAR
-from bacoun.boundary import CompactShell, FlowShell
-from bacoun.boundary.flow import LARGEST_LOG_SCALE, Flow
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.features import LearnedFeatures
-from bacoun.features.networks import Dropout
+from bacoun.features.networks import Dropout, MixedInputs
+from bacoun.onnx_density import add_codes, add_unfamiliarity
+from bacoun.onnx_graph import Graph
 from bacoun.posterior.head import ReducedHead
 from bacoun.uncertainty.doubt import LARGEST_ODDS, Doubt
-
-_OPSET, _IR_VERSION = 18, 8  # of 2022, so that runtimes need not be new
 
 
 def export_onnx(
@@ -39,7 +36,7 @@ def export_onnx(
 ) -> None:
     """Write a fitted classifier atomically as an ONNX graph.
 
-    The graph takes `X`, float32 of shape (N, D) for any N, in the units of the training set, and
+    The graph takes `X`, float64 of shape (N, D) for any N, in the units of the training set, and
     gives `probabilities` (N, K), `total`, `aleatoric`, `epistemic` and, with doubt, `ood_score` and
     `p_ood`, the `ood_probability`, each (N,). Its metadata hold
     `classes` and `feature_names` as JSON, and `bacoun_version`. It checks nothing: NaN gives NaN.
@@ -74,14 +71,14 @@ def export_onnx(
 
 
 def _model_of(classifier: BaCOUnClassifier, metadata: dict[str, str]) -> bytes:
-    graph = _Graph()
+    graph = Graph()
     points = _add_standardization(graph, classifier)
     features, logits = _add_network(graph, points, classifier)
     mean, noise = _add_moments(graph, _add_coordinates(graph, features, classifier), classifier)
     n_classes, doubt = len(classifier.classes_), classifier.doubt_
     columns = _add_parts(graph, mean, noise, n_classes)
     if doubt is not None:
-        score = _add_unfamiliarity(graph, points, logits, classifier, doubt)
+        score = add_unfamiliarity(graph, points, logits, classifier, doubt)
         ood_score = _add_ood_score(graph, score, columns["epistemic"], doubt)
         kappa = _add_ood_probability(graph, score, doubt)
         mean, noise = _add_doubt(graph, mean, noise, kappa, n_classes)
@@ -94,81 +91,17 @@ def _model_of(classifier: BaCOUnClassifier, metadata: dict[str, str]) -> bytes:
     return graph.to_model({"X": ["N", classifier.n_features_in_]}, outputs, metadata)
 
 
-class _Graph:
-    """Nodes and constants of a graph, each value known by its name."""
-
-    def __init__(self) -> None:
-        try:
-            import onnx
-        except ImportError as error:
-            raise ImportError("export_onnx needs onnx: pip install 'bacoun[onnx]'.") from error
-        self._onnx: Any = onnx
-        self.float, self.double = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
-        self._nodes: list[Any] = []
-        self._constants: list[Any] = []
-
-    def add(self, operator: str, *inputs: Any, **attributes: Any) -> str:
-        """Append an operation; an input is the name of a value, or a constant array."""
-        names = [value if isinstance(value, str) else self._constant(value) for value in inputs]
-        output = f"{operator.lower()}_{len(self._nodes)}"
-        self._nodes.append(self._onnx.helper.make_node(operator, names, [output], **attributes))
-        return output
-
-    def reduce(self, operator: str, value: str) -> str:
-        """Append "Sum", "Max" or the like over axis 1, which stays and has length 1."""
-        return self.add(f"Reduce{operator}", value, np.array([1]), keepdims=1)
-
-    def _constant(self, value: Any) -> str:
-        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
-        name = f"constant_{len(self._constants)}"
-        tensor = self._onnx.numpy_helper.from_array(np.asarray(array, order="C"), name)
-        self._constants.append(tensor)
-        return name
-
-    def to_model(
-        self,
-        inputs: dict[str, list[str | int]],
-        outputs: dict[str, tuple[str, list[Any]]],
-        metadata: dict[str, str],
-    ) -> bytes:
-        """The finished model; `outputs` maps a name to the value it stands for and its shape."""
-        helper = self._onnx.helper
-        nodes = self._nodes + [
-            helper.make_node("Identity", [value], [name]) for name, (value, _) in outputs.items()
-        ]
-        described = [(name, shape) for name, (_, shape) in outputs.items()]
-        graph = helper.make_graph(
-            nodes,
-            "bacoun",
-            [helper.make_tensor_value_info(n, self.float, shape) for n, shape in inputs.items()],
-            [helper.make_tensor_value_info(n, self.float, shape) for n, shape in described],
-            self._constants,
-        )
-        model = helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid("", _OPSET)],
-            ir_version=_IR_VERSION,
-            producer_name="bacoun",
-            producer_version=metadata["bacoun_version"],
-        )
-        helper.set_model_props(model, metadata)
-        self._onnx.checker.check_model(model)
-        content: bytes = model.SerializeToString()
-        return content
-
-
 # --- the steps of a prediction, in order ---------------------------------------------------------
 
 
-def _add_standardization(graph: _Graph, classifier: BaCOUnClassifier) -> str:
-    wide = graph.add("Cast", "X", to=graph.double)
-    shifted = graph.add("Sub", wide, classifier.mean_)
+def _add_standardization(graph: Graph, classifier: BaCOUnClassifier) -> str:
+    shifted = graph.add("Sub", "X", classifier.mean_)
     standard = graph.add("Div", shifted, classifier.scale_)
     clipped = graph.add("Max", graph.add("Min", standard, np.array(FAR)), np.array(-FAR))
     return graph.add("Cast", clipped, to=graph.float)
 
 
-def _add_network(graph: _Graph, points: str, classifier: BaCOUnClassifier) -> tuple[str, str]:
+def _add_network(graph: Graph, points: str, classifier: BaCOUnClassifier) -> tuple[str, str]:
     """Features (N, L) and the network's own logits (N, K), or (N, K+1) with the edge last."""
     if not isinstance(classifier.features_, LearnedFeatures):
         raise ValueError(
@@ -190,20 +123,34 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
         yield module
 
 
-def _add_layer(graph: _Graph, layer: nn.Module, value: str) -> str:
+def _add_layer(graph: Graph, layer: nn.Module, value: str) -> str:
     if isinstance(layer, nn.Linear) and layer.bias is not None:
         return graph.add("Gemm", value, layer.weight, layer.bias, transB=1)
     if isinstance(layer, nn.LeakyReLU):
         return graph.add("LeakyRelu", value, alpha=float(layer.negative_slope))
     if isinstance(layer, Dropout | nn.Dropout | nn.Identity):
         return value
+    if isinstance(layer, MixedInputs):
+        return _add_mixed_inputs(graph, layer, value)
     raise ValueError(
         "only a perceptron of dense layers and LeakyReLU can be exported; this network has a "
         f"{type(layer).__name__}. Fit with features='learned'."
     )
 
 
-def _add_coordinates(graph: _Graph, features: str, classifier: BaCOUnClassifier) -> str:
+def _add_mixed_inputs(graph: Graph, layer: MixedInputs, value: str) -> str:
+    """Numbers, and embeddings of the categories: `MixedInputs.forward`."""
+    is_category = layer.is_category.cpu().numpy()
+    numbers, categories = np.flatnonzero(~is_category), np.flatnonzero(is_category)
+    codes, known = add_codes(graph, value, categories, layer.sizes.cpu().numpy())
+    rows = graph.add("Add", codes, layer.firsts)
+    rows = graph.add("Where", known, rows, np.array(layer.embedding.num_embeddings - 1))
+    embedded = graph.add("Gather", layer.embedding.weight, rows)
+    flat = graph.add("Reshape", embedded, np.array([0, -1]))
+    return graph.add("Concat", graph.add("Gather", value, numbers, axis=1), flat, axis=1)
+
+
+def _add_coordinates(graph: Graph, features: str, classifier: BaCOUnClassifier) -> str:
     """Coordinates (N, r + 1) that the draws multiply, in float64 because far away terms cancel."""
     posterior = classifier.posterior_
     if not isinstance(posterior, ReducedHead):
@@ -222,7 +169,7 @@ def _add_coordinates(graph: _Graph, features: str, classifier: BaCOUnClassifier)
     return graph.add("Concat", seen, left, axis=1)
 
 
-def _add_moments(graph: _Graph, coordinates: str, classifier: BaCOUnClassifier) -> tuple[str, str]:
+def _add_moments(graph: Graph, coordinates: str, classifier: BaCOUnClassifier) -> tuple[str, str]:
     """Mean over draws of the probabilities (N, K) and of their entropy (N, 1), in float32."""
     weights, n_classes = classifier.posterior_.weights_, len(classifier.classes_)
     flat = graph.add("MatMul", coordinates, graph.add("Cast", weights, to=graph.double))
@@ -237,102 +184,14 @@ def _add_moments(graph: _Graph, coordinates: str, classifier: BaCOUnClassifier) 
     return mean, graph.add("Neg", graph.reduce("Sum", energy))
 
 
-def _add_unfamiliarity(
-    graph: _Graph, points: str, logits: str, classifier: BaCOUnClassifier, doubt: Doubt
-) -> str:
-    """Unfamiliarity (N, 1), in float64: `bacoun.uncertainty.Doubt.score`."""
-    if "edge" in doubt.tails:
-        score = _add_log_odds(graph, logits, classifier.features_.joint_softmax)
-    else:
-        score = graph.add("Neg", _add_log_density(graph, points, classifier.boundary_))
-    (tail,) = doubt.tails.values()
-    above = graph.add("Sub", score, np.array(tail.median))
-    return graph.add("Div", above, np.array(tail.spread))
-
-
-def _add_log_odds(graph: _Graph, logits: str, joint_softmax: bool) -> str:
-    """Log-odds (N, 1) of edge against data, from logits (N, K+1) with the edge last."""
-    logits = graph.add("Cast", logits, to=graph.double)
-    edge = graph.add("Gather", logits, np.array([-1]), axis=1)
-    if not joint_softmax:
-        return edge
-    classes = graph.add("Slice", logits, np.array([0]), np.array([-1]), np.array([1]))
-    return graph.add("Sub", edge, graph.reduce("LogSumExp", classes))
-
-
-def _add_log_density(graph: _Graph, points: str, boundary: Any) -> str:
-    """Log density (N, 1) of standardized points (N, D), in float64: `FlowShell.log_prob`."""
-    shell = boundary
-    if isinstance(boundary, CompactShell) and not boundary.compact_:
-        shell = boundary.shell_
-    if not isinstance(shell, FlowShell):
-        kind = "its principal components" if isinstance(shell, CompactShell) else "code of your own"
-        raise ValueError(
-            "boundary must be flows over the inputs themselves to be exported with doubt; "
-            f"{type(shell).__name__} has {kind}. Fit with boundary='flow-shell', or ood_prior=0."
-        )
-    points = graph.add("Cast", points, to=graph.double)
-    each = [_add_log_prob(graph, points, flow) for flow in shell.flows_]
-    weighted = graph.add("Add", graph.add("Concat", *each, axis=1), shell.log_weights_.double())
-    return graph.reduce("LogSumExp", weighted)
-
-
-def _add_log_prob(graph: _Graph, points: str, flow: Flow) -> str:
-    """Log density (N, 1) of points (N, D) under one flow: `Flow.log_prob`."""
-    center, scale = flow.center_.double(), flow.scale_.double()
-    standard = graph.add("Div", graph.add("Sub", points, center), scale)
-    latent, log_scales = _add_couplings(graph, standard, flow)
-    constant = scale.log().sum() + 0.5 * len(center) * math.log(2 * math.pi)
-    squares = graph.reduce("SumSquare", latent)
-    value = graph.add("Sub", graph.add("Mul", squares, np.array(-0.5)), constant)
-    for log_scale in log_scales:
-        value = graph.add("Add", value, graph.reduce("Sum", log_scale))
-    return value
-
-
-def _add_couplings(graph: _Graph, standard: str, flow: Flow) -> tuple[str, list[str]]:
-    """Latent points (N, D), even inputs before odd ones, and the log scales of each coupling."""
-    n_inputs = len(flow.center_)
-    if flow.blocks == 0:
-        return standard, []
-    if flow.batch_norm or n_inputs == 1:
-        kind = "with batch_norm" if flow.batch_norm else "of a single input"
-        raise ValueError(
-            "the flows of the boundary must be plain couplings to be exported with doubt; these "
-            f"are flows {kind}. Fit with ood_prior=0."
-        )
-    halves = [
-        graph.add("Gather", standard, np.arange(first, n_inputs, 2), axis=1) for first in (0, 1)
-    ]
-    log_scales = []
-    for turn, coupling in enumerate(flow.module_.transform.transforms):
-        kept, moved = halves if turn % 2 == 0 else halves[::-1]
-        *hidden, last = list(coupling.hyper)[::2]  # between them, ReLU
-        for layer in hidden:
-            kept = graph.add("Relu", _add_dense(graph, kept, layer.weight, layer.bias))
-        shift = _add_dense(graph, kept, last.weight[0::2], last.bias[0::2])
-        scale = _add_dense(graph, kept, last.weight[1::2], last.bias[1::2])
-        bound = graph.add("Div", graph.add("Abs", scale), np.array(LARGEST_LOG_SCALE))
-        log_scales.append(graph.add("Div", scale, graph.add("Add", bound, np.array(1.0))))
-        moved = graph.add("Mul", moved, graph.add("Exp", log_scales[-1]))
-        halves[1 - turn % 2] = graph.add("Add", moved, shift)
-    return graph.add("Concat", *halves, axis=1), log_scales
-
-
-def _add_dense(graph: _Graph, value: str, weight: Tensor, bias: Tensor) -> str:
-    """A dense layer in float64."""
-    wide = [graph.add("Cast", each, to=graph.double) for each in (weight, bias)]
-    return graph.add("Gemm", value, *wide, transB=1)
-
-
-def _add_ood_score(graph: _Graph, score: str, epistemic: str, doubt: Doubt) -> str:
+def _add_ood_score(graph: Graph, score: str, epistemic: str, doubt: Doubt) -> str:
     """OOD score (N, 1), in float64: `bacoun.uncertainty.Doubt.ood_score`."""
     epistemic = graph.add("Cast", epistemic, to=graph.double)
     ratio = graph.add("Div", epistemic, np.array(doubt.disagreement))
     return graph.add("Add", score, graph.add("Log", graph.add("Add", ratio, np.array(1.0))))
 
 
-def _add_ood_probability(graph: _Graph, score: str, doubt: Doubt) -> str:
+def _add_ood_probability(graph: Graph, score: str, doubt: Doubt) -> str:
     """Probability (N, 1) of being unknown, in float64: `bacoun.uncertainty.Doubt.probability`."""
     outside = graph.add("Max", score, np.array(0.0))
     prior_odds = doubt.ood_prior / (1 - doubt.ood_prior)
@@ -343,7 +202,7 @@ def _add_ood_probability(graph: _Graph, score: str, doubt: Doubt) -> str:
     return graph.add("Sub", np.array(1.0), known)
 
 
-def _add_doubt(graph: _Graph, mean: str, noise: str, kappa: str, n_classes: int) -> tuple[str, str]:
+def _add_doubt(graph: Graph, mean: str, noise: str, kappa: str, n_classes: int) -> tuple[str, str]:
     """Mean probabilities (N, K) and noise (N, 1) of points that are unknown with probability kappa.
 
     See `bacoun.uncertainty.doubted`.
@@ -354,7 +213,7 @@ def _add_doubt(graph: _Graph, mean: str, noise: str, kappa: str, n_classes: int)
     return graph.add("Add", graph.add("Mul", known, mean), even), graph.add("Mul", known, noise)
 
 
-def _add_parts(graph: _Graph, mean: str, noise: str, n_classes: int) -> dict[str, str]:
+def _add_parts(graph: Graph, mean: str, noise: str, n_classes: int) -> dict[str, str]:
     """The entropy of the mean (N, K), split by the mean entropy of the draws (N, 1)."""
     log_mean = graph.add("Log", graph.add("Max", mean, np.float32(1e-38)))
     gain = graph.reduce("Sum", graph.add("Mul", mean, log_mean))

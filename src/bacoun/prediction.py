@@ -14,6 +14,8 @@ from bacoun.uncertainty import Doubt, Tail, decompose, doubted, doubted_draws, f
 
 CHUNK = 8192  # points at once: convolutions make much more of an image than what goes in
 _FEWEST_HELD_OUT = 20  # points to take a 95 % quantile from
+_LOG_DENSITIES = ("numbers", "categories")  # scores of which only high ones are unusual
+_SMALLEST_SPREAD = 1.0  # of these, in nats: categories may be equally likely in almost all rows
 _SMALLEST_DISAGREEMENT = 1e-3  # in nats; what is below is agreement
 
 
@@ -147,9 +149,12 @@ def learn_doubt(predictor: Predictor, points: Tensor, ood_prior: float) -> Doubt
     rows = getattr(step, "held_out_rows_", torch.empty(0, dtype=torch.int64))
     known = points[rows.to(points.device)] if len(rows) >= _FEWEST_HELD_OUT else points
     looks = [predictor.look(chunk) for chunk in known.split(CHUNK)]
-    tails = {
-        name: Tail.of(torch.cat([look.scores[name] for look in looks])) for name in looks[0].scores
-    }
+    tails = {}
+    for name in looks[0].scores:
+        scores = torch.cat([look.scores[name] for look in looks])
+        in_nats = name in _LOG_DENSITIES
+        smallest = _SMALLEST_SPREAD if in_nats else 1e-6
+        tails[name] = Tail.of(scores, smallest, two_sided=not in_nats)
     features = torch.cat([look.features for look in looks]).double()
     return Doubt(ood_prior, tails, usual_disagreement(predictor, features))
 

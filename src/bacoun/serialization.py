@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 Classifier = TypeVar("Classifier", bound="BaCOUnClassifier")
 
-_SETTINGS = ("ood_prior", "n_boundary", "contamination", "standardize", "n_jobs")
+_SETTINGS = (
+    "ood_prior",
+    "n_boundary",
+    "contamination",
+    "categorical_features",
+    "standardize",
+    "n_jobs",
+)
 
 
 def to_state(model: BaCOUnClassifier) -> State:
@@ -35,6 +42,7 @@ def to_state(model: BaCOUnClassifier) -> State:
         "classes": {"dtype": model.classes_.dtype.str, "values": model.classes_.tolist()},
         "n_features_in": model.n_features_in_,
         "image_shape": plain(model.image_shape_),
+        "n_categories": model.n_categories_,
         "feature_names_in": list(getattr(model, "feature_names_in_", [])) or None,
         "mean": torch.from_numpy(model.mean_),
         "scale": torch.from_numpy(model.scale_),
@@ -70,6 +78,7 @@ def from_state(
     model.classes_ = np.array(state["classes"]["values"], dtype=state["classes"]["dtype"])
     model.n_features_in_ = state["n_features_in"]
     model.image_shape_ = _as_tuple(state["image_shape"])
+    model.n_categories_ = state["n_categories"]
     if state["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
     for name in ("mean", "scale", "outliers", "set_scores"):
@@ -87,18 +96,20 @@ def _pack_step(name: str, step: Any) -> State | None:
     """A fitted built-in step as plain values and tensors."""
     if step is None:
         return None
-    kind = next((kind for kind, known in STEPS[name].items() if type(step) is known), None)
+    kind = _kind_of(name, step)
     if kind is None:
         raise ValueError(
             f"{name} must be one of {sorted(STEPS[name])} to be saved; got {type(step).__name__}. "
             "Save a model with steps of your own by joblib.dump."
         )
-    # Nested settings have names such as shell__epochs; the object they belong to is rebuilt.
-    params = step.get_params().items()
-    settings = {name: value for name, value in params if not hasattr(value, "get_params")}
+    # Nested settings have names such as shell__epochs; the object they belong to is one of `parts`.
+    params = step.get_params()
+    parts = {key: _kind_of(name, params.pop(key)) for key in _objects(params)}
+    settings = dict(params)
     if isinstance(settings.get("body"), nn.Module):
         settings["body"] = None
-    return {"kind": kind, "settings": plain(settings), "state": plain(step.get_state())}
+    state = plain(step.get_state())
+    return {"kind": kind, "parts": parts, "settings": plain(settings), "state": state}
 
 
 def _unpack_step(name: str, packed: State | None, body: nn.Module | None) -> Any:
@@ -113,7 +124,8 @@ def _unpack_step(name: str, packed: State | None, body: nn.Module | None) -> Any
                 "hold only the weights. Use load(path, body=...)."
             )
         settings["body"] = body
-    step = STEPS[name][packed["kind"]]().set_params(**settings)
+    parts = {key: STEPS[name][kind]() for key, kind in packed["parts"].items()}
+    step = STEPS[name][packed["kind"]]().set_params(**parts).set_params(**settings)
     try:
         return step.set_state(packed["state"])
     except RuntimeError as error:
@@ -123,6 +135,16 @@ def _unpack_step(name: str, packed: State | None, body: nn.Module | None) -> Any
             "body must be built like the one the model was fitted with; its weights have other "
             "names or shapes. Pass the same architecture."
         ) from error
+
+
+def _kind_of(name: str, step: Any) -> str | None:
+    """The name of a built-in step among those called `name`; None if it is not one."""
+    return next((kind for kind, known in STEPS[name].items() if type(step) is known), None)
+
+
+def _objects(params: State) -> list[str]:
+    """Names of the settings that are objects with settings of their own."""
+    return [key for key, value in params.items() if hasattr(value, "get_params")]
 
 
 def _as_tuple(value: Any) -> Any:

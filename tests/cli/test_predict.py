@@ -42,14 +42,15 @@ def predict(folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def expected(folder):
-    return TableModel.load(folder / "model").score(TABLE)
+    return TableModel.load(folder / "model").score(TABLE, because=True)
 
 
 def test_the_command_writes_the_scores_of_the_library(folder, tmp_path, expected):
     words = ["predict", folder / "model", folder / "new.csv", "--out", tmp_path / "scored.csv"]
     run = subprocess.run([BACOUN, *words], capture_output=True, text=True, timeout=300)
-    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
-    scored = read_table(tmp_path / "scored.csv").fillna({"reason": ""})
+    assert (run.returncode, run.stdout) == (0, "")
+    assert "copies of training rows" in run.stderr
+    scored = read_table(tmp_path / "scored.csv").fillna({"reason": "", "because": ""})
     pd.testing.assert_frame_equal(scored[list(expected)], expected)
     before = pd.read_csv(folder / "new.csv")
     pd.testing.assert_frame_equal(scored[list(before)], before)
@@ -71,7 +72,7 @@ def test_chunks_of_any_format_score_as_the_whole_table(
     predict, expected, monkeypatch, new, out, rows
 ):
     monkeypatch.setattr(Survey, "chunk_size", rows)
-    scored = read_table(predict(new, out)).fillna({"reason": ""})
+    scored = read_table(predict(new, out)).fillna({"reason": "", "because": ""})
     pd.testing.assert_frame_equal(scored[list(expected)], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -89,7 +90,7 @@ def test_parquet_does_not_dictionary_encode_floats(predict):
     group = pq.ParquetFile(predict("new.parquet", "out.parquet")).metadata.row_group(0)
     columns = [group.column(i) for i in range(group.num_columns)]
     kept = {each.path_in_schema for each in columns if each.has_dictionary_page}
-    assert kept == {"prediction", "decision", "reason"}
+    assert kept == {"prediction", "decision", "reason", "because"}
 
 
 def test_input_cells_are_copied_verbatim(predict, folder, tmp_path):
@@ -136,7 +137,12 @@ def test_columns_in_any_order_and_unused_ones_noted_once(predict, expected, tmp_
     new.to_csv(tmp_path / "new.csv", index=False)
     scored = read_table(predict(tmp_path / "new.csv", "out.csv"))
     np.testing.assert_array_equal(scored["epistemic"], expected["epistemic"])
-    assert capsys.readouterr().err == "bacoun: note: the model does not use 'age', 'ward'.\n"
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "bacoun: note: columns that training did not have are not used: 'age', 'ward'.",
+        "bacoun: note: the columns are in another order than in training; they are found by name.",
+        "bacoun: note: 80 % of the rows are copies of training rows; scores on them look too good.",
+    ]
 
 
 def test_a_file_is_replaced_only_if_asked(predict, capsys):

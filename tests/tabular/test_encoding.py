@@ -1,14 +1,14 @@
 """Columns of any dtype are encoded, in the same way from every file format."""
 
-import datetime
 import json
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OrdinalEncoder
 
 from bacoun.tabular import TableEncoder, find_ids, read_table, stream_table
 
@@ -40,30 +40,96 @@ def test_it_matches_a_column_transformer():
     theirs = ColumnTransformer(
         [
             ("as they are", "passthrough", ["age", "count", "smoker"]),
-            ("w", OneHotEncoder(), ["ward"]),
+            ("w", OrdinalEncoder(), ["ward"]),
         ]
     )
     expected = theirs.fit_transform(FRAME).astype(float)
-    np.testing.assert_array_equal(TableEncoder().fit(FRAME).transform(FRAME), expected)
+    encoder = TableEncoder().fit(FRAME)
+    np.testing.assert_array_equal(encoder.transform(FRAME), expected)
+    assert encoder.feature_names_ == ["age", "count", "smoker", "ward"]
+    assert encoder.categorical_features_ == [2, 3]
 
 
 def test_it_imputes_as_scikit_learn_does():
     frame = FRAME.copy()
     frame.loc[[3, 5], "age"] = np.nan
-    frame.loc[[5, 9], "ward"] = None
-    numbers = TableEncoder().fit(frame, impute=True).transform(frame)
+    numbers = TableEncoder().fit(frame).transform(frame)
     median = SimpleImputer(strategy="median", add_indicator=True).fit_transform(frame[["age"]])
     np.testing.assert_array_equal(numbers[:, :2], median)
-    frequent = frame["ward"].mode()[0]
-    np.testing.assert_array_equal(numbers[[5, 9], 4:7], [np.array(list("ABC")) == frequent] * 2)
-    np.testing.assert_array_equal(np.flatnonzero(numbers[:, 7]), [5, 9])
+
+
+def test_a_gap_is_a_category_of_its_own():
+    frame = FRAME.copy()
+    frame.loc[[5, 9], "ward"] = None
+    encoder = TableEncoder().fit(frame)
+    numbers, unseen = encoder.transform_with_unseen(frame)
+    assert np.flatnonzero(numbers[:, 3] == 3).tolist() == [5, 9]
+    assert not unseen.any()
 
 
 def test_names_of_features():
     frame = FRAME.copy()
     frame.loc[1, "age"] = np.nan
-    names = TableEncoder().fit(frame, impute=True).feature_names_
-    assert names == ["age", "age missing", "count", "smoker", "ward=A", "ward=B", "ward=C"]
+    encoder = TableEncoder().fit(frame)
+    assert encoder.feature_names_ == ["age", "age missing", "count", "smoker", "ward"]
+    assert encoder.categorical_features_ == [1, 3, 4]
+
+
+def test_a_number_of_two_values_is_a_category():
+    frame = FRAME.assign(dose=[20.0, 50.0] * 20)
+    encoder = TableEncoder().fit(frame)
+    assert encoder.categorical_features_ == [2, 3, 4]
+    numbers, unseen = encoder.transform_with_unseen(frame.assign(dose=["20.0", "30"] * 20))
+    assert numbers[:2, 4].tolist() == [0, -1]
+    assert unseen.tolist() == [False, True] * 20
+
+
+# --- dates ----------------------------------------------------------------------------------------
+
+DAYS = pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N) * 40, "D"))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        DAYS,
+        DAYS.dt.date,
+        DAYS.dt.tz_localize("UTC"),
+        DAYS.astype("timestamp[us][pyarrow]"),
+        DAYS.dt.strftime("%Y-%m-%d"),
+        DAYS.dt.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        DAYS.dt.strftime("%d.%m.%Y"),
+        DAYS.dt.strftime("%m/%d/%Y"),
+    ],
+    ids=["timestamps", "dates", "zone", "arrow", "ISO", "ISO with time", "points", "American"],
+)
+def test_dates_become_days_month_and_weekday(written):
+    encoder = TableEncoder().fit(FRAME.assign(day=written.to_numpy()))
+    assert encoder.feature_names_[-3:] == ["day", "day month", "day weekday"]
+    numbers = encoder.transform(FRAME.assign(day=written.to_numpy()))[:, -3:]
+    expected = [(DAYS - pd.Timestamp(0)).dt.days, DAYS.dt.month - 1, DAYS.dt.day_of_week]
+    np.testing.assert_array_equal(numbers, np.column_stack(expected))
+
+
+def test_months_count_only_if_training_has_all_of_them():
+    few = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N), "D")
+    names = TableEncoder().fit(FRAME.assign(day=few)).feature_names_
+    assert names[-2:] == ["day", "day weekday"]
+
+
+def test_dates_in_another_format_are_refused():
+    encoder = TableEncoder().fit(FRAME.assign(day=DAYS.dt.strftime("%d.%m.%Y")))
+    with pytest.raises(ValueError) as info:  # noqa: PT011
+        encoder.transform(FRAME.assign(day=DAYS.dt.strftime("%Y-%m-%d")))
+    assert "'day' must hold dates such as 03.04.2021, as in training; got '2020-01-01'" in sentence(
+        info
+    )
+
+
+def test_day_and_month_must_differ_somewhere():
+    unclear = FRAME.assign(day=["03/04/2021", "05/06/2021"] * 20)
+    with pytest.raises(ValueError, match="day and month cannot be told apart"):
+        TableEncoder().fit(unclear)
 
 
 def test_the_state_survives_json():
@@ -100,18 +166,23 @@ def test_the_order_of_columns_does_not_matter():
     assert encoder.extra(turned) == ["more"]
 
 
-def test_an_unseen_category_is_all_zeros():
-    numbers, unseen = TableEncoder().fit(FRAME).transform_with_unseen(spoiled("ward", "Z"))
+def test_an_unseen_category_is_marked_and_named():
+    encoder = TableEncoder().fit(FRAME)
+    numbers, unseen = encoder.transform_with_unseen(spoiled("ward", "Z"))
     assert np.flatnonzero(unseen).tolist() == [7]
-    assert numbers[7, 3:].tolist() == [0, 0, 0]
+    assert numbers[7, 3] == -1
+    words = encoder.unseen_in(spoiled("ward", "Z"))
+    assert list(map(str, words[7])) == ["ward = Z (not seen in training)"]
+    assert sum(map(len, words)) == 1
 
 
-def test_a_gap_where_training_had_none_is_filled_and_marked():
-    encoder = TableEncoder().fit(FRAME, impute=True)
-    numbers, unseen = encoder.transform_with_unseen(spoiled("ward", None))
-    assert numbers.shape[1] == 6
-    assert numbers[7, 3:].sum() == 1
-    assert np.flatnonzero(unseen).tolist() == [7]
+@pytest.mark.parametrize("impute", [True, False])
+def test_a_gap_where_training_had_none_is_filled_and_marked(impute):
+    encoder = TableEncoder().fit(FRAME, impute)
+    for name, filled in (("age", FRAME["age"].median()), ("ward", -1)):
+        numbers, unseen = encoder.transform_with_unseen(spoiled(name, None))
+        assert np.flatnonzero(unseen).tolist() == [7]
+        assert numbers[7, list(FRAME).index(name)] == filled
 
 
 def test_ids_constant_and_empty_columns_are_dropped():
@@ -160,19 +231,19 @@ def test_booleans_are_recognized_in_any_dtype(values):
 @pytest.mark.parametrize(
     "values",
     [
-        pd.array([1, 2] * 20, dtype="Int64"),
-        pd.array([1, 2] * 20, dtype="int64[pyarrow]"),
-        np.array([1, 2] * 20, dtype=np.uint8),
-        np.array([1, 2] * 20, dtype=np.float32),
-        pd.Series([1, 2.0] * 20, dtype=object),
-        [__import__("decimal").Decimal(1), __import__("decimal").Decimal(2)] * 20,
+        pd.array([1, 2, 5, 2] * 10, dtype="Int64"),
+        pd.array([1, 2, 5, 2] * 10, dtype="int64[pyarrow]"),
+        np.array([1, 2, 5, 2] * 10, dtype=np.uint8),
+        np.array([1, 2, 5, 2] * 10, dtype=np.float32),
+        pd.Series([1, 2.0, 5, 2] * 10, dtype=object),
+        [Decimal(1), Decimal(2), Decimal(5), Decimal(2)] * 10,
     ],
 )
 def test_numbers_are_recognized_in_any_dtype(values):
     frame = pd.DataFrame({"x": values})
     encoder = TableEncoder().fit(frame)
     assert encoder.columns_[0].kind == "number"
-    np.testing.assert_array_equal(encoder.transform(frame)[:, 0], [1, 2] * 20)
+    np.testing.assert_array_equal(encoder.transform(frame)[:, 0], [1, 2, 5, 2] * 10)
 
 
 @pytest.mark.parametrize("kind", ["category", "string", "object", "string[pyarrow]"])
@@ -191,19 +262,9 @@ def test_numeric_categories_match_stored_numbers():
 
 
 FITS = {
-    "gap": (spoiled("age", None), "'age' has some, in 1 row. Fill them, or fit with impute"),
-    "gap in text": (spoiled("ward", "NA"), "'ward' has some"),
     "infinite": (spoiled("age", np.inf).astype({"age": float}), "'age' has infinite values"),
     "a word among numbers": (spoiled("age", "?"), "among numbers it has '?' in row 8"),
     "decimal commas": (FRAME.assign(age=["1,5", "2,5"] * 20), "must use decimal points"),
-    "dates": (
-        FRAME.assign(day=pd.Timestamp("2020-01-01") + pd.to_timedelta(range(N), "D")),
-        "'day'",
-    ),
-    "date objects": (
-        FRAME.assign(day=[datetime.date(2020, 1, 1 + i % 9) for i in range(N)]),
-        "'day'",
-    ),
     "complex": (FRAME.assign(z=1j * np.arange(N)), "'z' holds complex128"),
     "lists": (FRAME.assign(z=[[i % 3] for i in range(N)]), "'z' holds 'list'"),
     "names of numbers": (FRAME.rename(columns={"age": 3}), "column names must be text"),
@@ -219,6 +280,12 @@ def test_a_bad_table_is_refused_in_fit(frame, expected):
     assert expected in sentence(info)
 
 
+@pytest.mark.parametrize(("name", "gap"), [("age", None), ("ward", "NA")])
+def test_gaps_are_refused_if_they_are_not_to_be_imputed(name, gap):
+    with pytest.raises(ValueError, match=f"'{name}' has some, in 1 row. Fill them, or fit with"):
+        TableEncoder().fit(spoiled(name, gap), impute=False)
+
+
 def test_too_many_categories_are_refused():
     many = pd.DataFrame({"x": [f"v{i // 2}" for i in range(2002)]})
     with pytest.raises(ValueError, match=r"at most 1000 categories; it has 1001\. Group the rare"):
@@ -226,8 +293,6 @@ def test_too_many_categories_are_refused():
 
 
 TRANSFORMS = {
-    "gap": (spoiled("count", None), "'count' has some"),
-    "gap in truths": (spoiled("smoker", ""), "'smoker' has some"),
     "infinite": (spoiled("count", np.inf), "'count' has infinite values"),
     "word": (
         spoiled("age", "old"),

@@ -38,14 +38,16 @@ def model(fast):
 
 
 def test_a_scored_table_has_its_columns_and_its_index(model):
-    scored = model.score(TABLE[5:9])
+    scored = model.score(TABLE[5:9], because=True)
     assert list(scored) == model.added_columns
+    assert list(model.score(TABLE[5:9])) == model.added_columns[:-1]
     assert scored.index.tolist() == [5, 6, 7, 8]
     assert set(scored["prediction"]) <= {"ill", "well"}
     np.testing.assert_allclose(scored["p_ill"] + scored["p_well"], 1)
     np.testing.assert_allclose(scored["total"], scored["aleatoric"] + scored["epistemic"])
     deferred = scored["decision"] == "defer"
     assert ((scored["reason"] != "") == deferred).all()
+    assert ((scored["because"] != "") == deferred).all()
 
 
 def test_scores_are_those_of_the_classifier_and_the_rule(model):
@@ -163,12 +165,12 @@ def test_one_seed_gives_one_model_whatever_the_order_of_columns(fast):
     assert other.score(TABLE)["epistemic"].tolist() != one.score(TABLE)["epistemic"].tolist()
 
 
-def test_missing_values_are_imputed_on_request(fast):
+def test_missing_values_are_imputed_or_refused(fast):
     table = TABLE.copy()
     table.loc[::9, "x"] = np.nan
     with pytest.raises(ValueError, match="'x' has some"):
-        TableModel.fit(table, "label", classifier=fast())
-    filled = TableModel.fit(table, "label", classifier=fast(), impute=True)
+        TableModel.fit(table, "label", classifier=fast(), impute=False)
+    filled = TableModel.fit(table, "label", classifier=fast())
     assert "x missing" in filled.encoder.feature_names_
     assert np.isfinite(filled.score(table)["epistemic"]).all()
 
@@ -214,7 +216,10 @@ FITS = {
     "share": (TABLE, {"calibration_share": math.nan}, "calibration_share must lie"),
     "large share": (TABLE, {"calibration_share": 0.999}, "rows of each class on both sides"),
     "small share": (TABLE, {"calibration_share": 0.001}, "rows of each class on both sides"),
-    "a gap in a kept row": (TABLE.assign(x=[*TABLE["x"][:-1], None]), {}, "'x' has some"),
+    "a gap": (TABLE.assign(x=[*TABLE["x"][:-1], None]), {"impute": False}, "'x' has some"),
+    "no such time": (TABLE, {"time": "when"}, "time must be a column of the table; 'when' is not"),
+    "time in words": (TABLE, {"time": "label"}, "time must be a column"),
+    "time with gaps": (TABLE.assign(t=[None, *range(1, N)]), {"time": "t"}, "no missing values"),
 }
 
 

@@ -3,10 +3,11 @@
 from bacoun.boundary.compact import CompactShell
 from bacoun.boundary.flow import Flow
 from bacoun.boundary.flow_shell import FlowShell
+from bacoun.boundary.mixed import MixedShell
 from bacoun.boundary.outliers import FlowOutlierRemover, least_likely
 from bacoun.boundary.shell import chi_radius, sample_shell
 
-KINDS = {"flow-shell": FlowShell, "compact-shell": CompactShell}
+KINDS = {"flow-shell": FlowShell, "compact-shell": CompactShell, "mixed-shell": MixedShell}
 
 __all__ = [
     "KINDS",
@@ -14,6 +15,7 @@ __all__ = [
     "Flow",
     "FlowOutlierRemover",
     "FlowShell",
+    "MixedShell",
     "chi_radius",
     "least_likely",
     "sample_shell",

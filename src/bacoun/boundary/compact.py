@@ -135,8 +135,18 @@ class CompactShell(NestedSettings):
         if not self.compact_:
             return self.shell_.log_prob(points)
         codes, residuals = self._split(points)
-        n_left = points.shape[1] - len(self.basis_)
-        value = self.shell_.log_prob(codes)
+        return self._with_residual(self.shell_.log_prob(codes), residuals)
+
+    def class_log_prob(self, points: Tensor) -> Tensor:
+        """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
+        if not self.compact_:
+            return self.shell_.class_log_prob(points)
+        codes, residuals = self._split(points)
+        return self._with_residual(self.shell_.class_log_prob(codes), residuals)
+
+    def _with_residual(self, value: Tensor, residuals: Tensor) -> Tensor:
+        """Log density (..., N) of codes, plus that of residuals (N, D)."""
+        n_left = residuals.shape[1] - len(self.basis_)
         if n_left > 0:
             squares = (residuals / self.residual_scale_).square().sum(dim=1)
             value = value - 0.5 * squares - n_left * math.log(self.residual_scale_)

@@ -197,8 +197,15 @@ class FlowShell(FlowSettings):
 
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D) under the mixture of flows weighted by class size."""
+        return torch.logsumexp(self.class_log_prob(points), dim=0)
+
+    def class_log_prob(self, points: Tensor) -> Tensor:
+        """Log of p(class) times the density of points (N, D) under the flow of each class, (K, N).
+
+        With one flow for all classes, K is 1.
+        """
         each = torch.stack([flow.log_prob(points) for flow in self.flows_])
-        return torch.logsumexp(each + self.log_weights_[:, None], dim=0)
+        return each + self.log_weights_[:, None]
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """How unusual (N,) points (N, D) are: minus their log density."""

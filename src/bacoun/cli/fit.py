@@ -17,15 +17,23 @@ if TYPE_CHECKING:
     from bacoun.checkpoint import Checkpoint
     from bacoun.tabular import TableModel
 
+_INDENT = 12  # of the text after the names of its lines
+
 
 def fit(
     train: Annotated[Path, typer.Argument(help="Training table: .csv, .tsv or .parquet.")],
     target: Annotated[str, typer.Option(help="Column with the labels.")],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
-    impute: Annotated[bool, typer.Option("--impute", help="Impute missing values.")] = False,
+    impute: Annotated[
+        bool, typer.Option(help="Allow missing values; otherwise they are an error.")
+    ] = True,
     group: Annotated[
         str | None,
         typer.Option(help="Column of rows that belong together, such as visits of one patient."),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Column of dates or numbers; the latest rows are used for calibration."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Seconds instead of minutes.")] = False,
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same model.")] = 0,
@@ -53,9 +61,9 @@ def fit(
 ) -> None:
     """Train a model on a table, and calibrate when it defers a row to a person.
 
-    Numbers are used as they are, text is one-hot encoded, booleans become 0/1; ids and constant
-    columns are dropped. Identical rows stay on one side of the split into training and calibration
-    rows. Progress is saved in OUT.checkpoint until the model is written.
+    Columns hold numbers, text, booleans or dates, with or without gaps; ids and constant columns
+    are dropped. Identical rows stay on one side of the split into training and calibration rows.
+    Progress is saved in OUT.checkpoint until the model is written.
 
     Example: `bacoun fit train.csv --target diagnosis --out model`
     """
@@ -78,6 +86,7 @@ def fit(
                 random_state=seed,
                 impute=impute,
                 group=group,
+                time=time,
                 calibration_share=calibration,
                 false_alarm=false_alarm,
                 max_error="auto" if max_error is None else max_error,
@@ -124,14 +133,16 @@ def _summary(model: TableModel, out: Path) -> str:
         "rows": f"{facts['rows']}: {facts['training_rows']} for training, "
         f"{facts['calibration_rows']} for calibration"
         + (f", {facts['copies']} copies of others" if facts["copies"] else ""),
+        "calibrated": facts["calibrated_on"] if facts["calibrated_on"] != "random rows" else "",
+        "drift": facts["drift"],
         "classes": ", ".join(f"{label} ({rows})" for label, rows in facts["classes"].items()),
         "columns": f"{facts['features']} features from {len(model.encoder.columns_)} columns",
         "dropped": ", ".join(f"{name} ({why})" for name, why in facts["dropped_columns"].items()),
         "quality": f"accuracy {facts['accuracy']:.3f}, AUC {auc}, ECE {facts['ece']:.3f} on the "
         "calibration rows",
         "health": f"{health.inference}, {health.n_draws} draws{mixing}",
-        "deferral": ("\n" + " " * 10).join(rule),
+        "deferral": ("\n" + " " * _INDENT).join(rule),
         "model": str(out),
         "next": f"bacoun predict {out} NEW.csv --out scored.csv",
     }
-    return "\n".join(f"{name:<10}{text}" for name, text in lines.items() if text)
+    return "\n".join(f"{name:<{_INDENT}}{text}" for name, text in lines.items() if text)

@@ -28,12 +28,17 @@ def predict(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object for each row; null is infinite.")
     ] = False,
+    because: Annotated[
+        bool,
+        typer.Option(help="Say in words why a row is deferred; takes milliseconds for each."),
+    ] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
     """Score a table of any size: add predictions, uncertainties and decisions.
 
     The columns may be in any order, with or without the target; other columns are copied and not
-    used. A row with a category that was not seen in training is unfamiliar. The file is written
+    used. A row with a category that was not seen in training is unfamiliar. What is different about
+    the table as a whole is said in up to three lines; `bacoun check` says more. The file is written
     atomically.
 
     Example: `bacoun predict model new.csv --out scored.csv`
@@ -53,14 +58,22 @@ def predict(
             f"'{new}' already has columns that would be added: {listed(taken)}. Rename or drop "
             "them first."
         )
-    chunks = _chunks(new, survey)
+    chunks = _checked(fitted, _chunks(new, survey))
     if out is None:
-        _print_scores(fitted, chunks)
+        _print_scores(fitted, chunks, because)
     else:
-        _write_scores(fitted, chunks, out, survey.delimiter or ",")
-    unused = [name for name in fitted.encoder.extra(survey.columns) if name != fitted.target]
-    if unused:
-        typer.echo(f"bacoun: note: the model does not use {listed(unused)}.", err=True)
+        _write_scores(fitted, chunks, because, out, survey.delimiter or ",")
+
+
+def _checked(model: TableModel, chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """The chunks; after the last one, says what is different about the first."""
+    from bacoun.tabular.checks import check_table, summary
+
+    first = next(chunks)
+    yield first
+    yield from chunks
+    for line in summary(check_table(model.profile, first, model.target)):
+        typer.echo(f"bacoun: {line}", err=True)
 
 
 def _check_options(out: Path | None, new: Path, as_json: bool, overwrite: bool) -> None:
@@ -86,7 +99,7 @@ def _check_options(out: Path | None, new: Path, as_json: bool, overwrite: bool) 
 
 
 def _write_scores(
-    model: TableModel, chunks: Iterator[pd.DataFrame], out: Path, delimiter: str
+    model: TableModel, chunks: Iterator[pd.DataFrame], because: bool, out: Path, delimiter: str
 ) -> None:
     from bacoun.tabular import write_table
 
@@ -94,15 +107,15 @@ def _write_scores(
     with write_table(out, delimiter) as write, ThreadPoolExecutor(max_workers=1) as writer:
         written = writer.submit(lambda: None)
         for frame in chunks:
-            scored = frame.join(model.score(frame))
+            scored = frame.join(model.score(frame, because))
             written.result()
             written = writer.submit(write, scored)
         written.result()
 
 
-def _print_scores(model: TableModel, chunks: Iterator[pd.DataFrame]) -> None:
+def _print_scores(model: TableModel, chunks: Iterator[pd.DataFrame], because: bool) -> None:
     for frame in chunks:
-        scored = model.encoder.typed(frame).join(model.score(frame))
+        scored = model.encoder.typed(frame).join(model.score(frame, because))
         for row in scored.astype(object).to_dict(orient="records"):
             plain = {name: _finite_or_none(value) for name, value in row.items()}
             typer.echo(json.dumps(plain, default=str))

@@ -122,9 +122,7 @@ class DeferralRule:
         rule = cls(
             false_alarm=float(as_share("false_alarm", false_alarm)),
             n_calibration=int(finite.sum()),
-            ood_threshold=conformal_threshold(ood_score[finite], false_alarm)
-            if finite.any()
-            else math.inf,
+            ood_threshold=_ood_threshold(ood_score, false_alarm),
             class_thresholds=thresholds,
             n_infinite=int((~finite).sum()),
             max_error_probability=max_error_probability,
@@ -252,6 +250,22 @@ class DeferralRule:
                 "a deferral rule must be a dictionary written by to_dict; reading it failed at "
                 f"{error}. Calibrate the rule again."
             ) from error
+
+
+def _ood_threshold(ood_score: np.ndarray, false_alarm: float) -> float:
+    """The threshold that only `false_alarm` of the points exceed, those of infinite score included.
+
+    If these use up more than half of the false alarms, the other half is for finite scores: no
+    share of infinite scores may make the threshold so high that nothing else exceeds it.
+    """
+    finite = ood_score[np.isfinite(ood_score)]
+    if len(finite) == 0:
+        return math.inf
+    if len(finite) == len(ood_score):
+        return conformal_threshold(finite, false_alarm)
+    of_all = conformal_threshold(ood_score, false_alarm)
+    threshold = min(of_all, conformal_threshold(finite, false_alarm / 2))
+    return threshold if math.isfinite(threshold) else conformal_threshold(finite, false_alarm)
 
 
 def _given(name: str, values: ArrayLike | None) -> ArrayLike:

@@ -11,7 +11,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor, nn
 
-from bacoun.features.networks import make_body
+from bacoun.features.networks import MixedInputs, make_body
 from bacoun.randomness import as_generator, seeded, threads_for
 from bacoun.training import OnEpoch, train
 
@@ -44,6 +44,11 @@ class LearnedFeatures(BaseEstimator):
     dropout : float, optional
         Dropout rate after each dense layer. None: 0.5 after convolutions, otherwise 0. Ignored if
         `body` is a module.
+    embedding : int
+        Entries of the learned embedding of each category.
+    category_dropout : float
+        Share of the categories that are hidden from the network in training. It then does not rely
+        on a single column, nor on rare categories.
     l2 : float
         Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
     epochs : int, optional
@@ -63,6 +68,8 @@ class LearnedFeatures(BaseEstimator):
     edge_weight: float = 0.1
     edge_gradient: float = 0.1
     dropout: float | None = None
+    embedding: int = 8
+    category_dropout: float = 0.3
     l2: float = 1.0
     epochs: int | None = None
     batch_size: int = 256
@@ -76,6 +83,7 @@ class LearnedFeatures(BaseEstimator):
         *,
         edge: Tensor | None = None,
         edge_labels: Tensor | None = None,
+        n_categories: Sequence[int] | None = None,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
@@ -86,7 +94,9 @@ class LearnedFeatures(BaseEstimator):
         edge : Tensor of shape (n, ...), optional
             Points on the edge of the data.
         edge_labels : Tensor of shape (n,), optional
-            The class whose edge each point is on. None: edge points teach no class.
+            The class whose edge each point is on; -1 if unknown. None: edge points teach no class.
+        n_categories : sequence of int, of length D, optional
+            Number of categories of each column; 0 if it is continuous. None: all are.
         generator : torch.Generator, optional
             Source of randomness. None: a fresh seed.
         on_epoch : callable, optional
@@ -95,6 +105,7 @@ class LearnedFeatures(BaseEstimator):
         generator = as_generator(generator)
         n_classes = int(labels.max()) + 1
         self.input_shape_ = tuple(points.shape[1:])
+        self.n_categories_ = None if n_categories is None else list(n_categories)
         self.has_edge_ = edge is not None
         with seeded(generator):
             body = self._body()
@@ -165,7 +176,11 @@ class LearnedFeatures(BaseEstimator):
             return copy.deepcopy(self.body)
         images = self.body == "convolutional" or len(self.input_shape_) == 3
         dropout = (0.5 if images else 0.0) if self.dropout is None else self.dropout
-        return make_body(self.body, self.input_shape_, self.hidden, dropout)
+        if self.n_categories_ is None:
+            return make_body(self.body, self.input_shape_, self.hidden, dropout)
+        inputs = MixedInputs(self.n_categories_, self.embedding, self.category_dropout)
+        body = make_body(self.body, (inputs.n_outputs,), self.hidden, dropout)
+        return nn.Sequential(inputs, *body)
 
     def _n_epochs(self, n_points: int) -> int:
         if self.epochs is not None:
@@ -202,6 +217,7 @@ class LearnedFeatures(BaseEstimator):
         """Tensors and plain values from which `set_state` rebuilds the fitted network."""
         return {
             "input_shape": list(self.input_shape_),
+            "n_categories": self.n_categories_,
             "has_edge": self.has_edge_,
             "held_out_rows": self.held_out_rows_,
             "weights": dict(self.module_.state_dict()),
@@ -210,6 +226,7 @@ class LearnedFeatures(BaseEstimator):
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state`."""
         self.input_shape_ = tuple(state["input_shape"])
+        self.n_categories_ = state["n_categories"]
         self.has_edge_, self.held_out_rows_ = state["has_edge"], state["held_out_rows"]
         head_weight = state["weights"]["1.weight"]  # (outputs, features)
         with seeded(Generator()):  # the initial weights are replaced

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+_EMBEDDING_SCALE = 0.1  # standard deviation of new embeddings
+
 
 class Dropout(nn.Module):
     """Dropout with 16 random bits per element, 2.5 times as fast as torch's own."""
@@ -26,6 +28,43 @@ class Dropout(nn.Module):
         bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view_as(x)
         dropped = min(round(self.rate * 2**16), 2**16 - 1)  # of the 2**16 equally likely values
         return x * (bits >= dropped - 2**15) * (2**16 / (2**16 - dropped))
+
+
+class MixedInputs(nn.Module):
+    """Numbers as they are, and a learned embedding of each category; what is unseen is 0.
+
+    Parameters
+    ----------
+    n_categories : sequence of int, of length D
+        Number of categories of each column; 0 if it is continuous.
+    width : int
+        Entries of an embedding.
+    dropout : float
+        Share of the categories that are hidden in training, each with its whole embedding.
+    """
+
+    def __init__(self, n_categories: Sequence[int], width: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        sizes = torch.tensor(n_categories)
+        self.is_category: Tensor
+        self.sizes: Tensor
+        self.firsts: Tensor
+        self.register_buffer("is_category", sizes > 0)
+        self.register_buffer("sizes", sizes[sizes > 0])
+        self.register_buffer("firsts", self.sizes.cumsum(0) - self.sizes)
+        self.embedding = nn.Embedding(int(self.sizes.sum()) + 1, width, padding_idx=-1)
+        with torch.no_grad():  # random embeddings of unit variance would be noise to unlearn
+            self.embedding.weight.mul_(_EMBEDDING_SCALE)
+        self.n_outputs = int((sizes == 0).sum()) + width * len(self.sizes)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """Inputs (N, n_outputs) of the first layer, from points (N, D)."""
+        numbers, codes = points[:, ~self.is_category], points[:, self.is_category].long()
+        known = (codes >= 0) & (codes < self.sizes)
+        rows = torch.where(known, codes + self.firsts, self.embedding.num_embeddings - 1)
+        shown = self.dropout(numbers.new_ones(*rows.shape, 1))
+        return torch.cat([numbers, (self.embedding(rows) * shown).flatten(1)], dim=1)
 
 
 def perceptron(n_inputs: int, hidden: Sequence[int], dropout: float) -> nn.Sequential:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
@@ -12,9 +13,10 @@ import pandas as pd
 from pandas.api import types
 
 from bacoun.storage import plain
+from bacoun.tabular import dates
 from bacoun.tabular.reading import MISSING, listed
 
-Kind = Literal["number", "boolean", "category"]
+Kind = Literal["number", "boolean", "category", "date"]
 
 _MIN_ROWS_FOR_IDS = 10  # with fewer rows, distinct values do not indicate an id
 _ID_NAME = r"(?i:(^|[^a-z])(ids?|key|uuid|identifier)$)|[a-z]I[dD]$|^Unnamed: 0$"
@@ -54,7 +56,8 @@ def is_id(column: pd.Series) -> bool:
         return False
     text = as_text(column)
     mostly_text = np.isnan(_as_numbers(text)).mean() > 0.5
-    return len(set(text)) == n_rows and bool(mostly_text) and not _has_decimal_commas(text)
+    is_unique = len(set(text)) == n_rows
+    return is_unique and bool(mostly_text) and not (_has_decimal_commas(text) or _is_dates(text))
 
 
 def is_constant(column: pd.Series) -> bool:
@@ -78,8 +81,29 @@ def equals(column: pd.Series, value: str) -> np.ndarray:
     return same_text | (_as_numbers(text) == number)
 
 
-def find_kind(column: pd.Series) -> Kind:
-    """Whether a column holds numbers, booleans or categories."""
+def find_kind(column: pd.Series) -> tuple[Kind, str | None]:
+    """Whether a column holds numbers, booleans, categories or dates, and the format of the dates.
+
+    The format is None if they are timestamps.
+    """
+    if dates.is_timestamps(column):
+        return "date", None
+    kind: Kind = _find_kind(column)
+    if kind == "category":
+        text = as_text(column[~is_missing(column)])
+        try:
+            date_format = dates.find_format(text)
+        except ValueError as error:
+            raise ValueError(
+                f"column '{column.name}' must hold dates in one format; {error}. Write them as "
+                "2021-04-03."
+            ) from None
+        if date_format is not None:
+            return "date", date_format
+    return kind, None
+
+
+def _find_kind(column: pd.Series) -> Kind:
     if types.is_bool_dtype(column):
         return "boolean"
     if _is_numeric(column):
@@ -99,8 +123,13 @@ def find_kind(column: pd.Series) -> Kind:
     return "category"
 
 
-def read_values(column: pd.Series, kind: Kind) -> np.ndarray:
-    """Values (N,): text of a category, None if missing; else float64, NaN if missing."""
+def read_values(column: pd.Series, kind: Kind, date_format: str | None = None) -> np.ndarray:
+    """Values (N,): text of a category, None if missing; else float64, NaN if missing.
+
+    Dates, written in `date_format` or as timestamps, become days since 1970.
+    """
+    if kind == "date":
+        return _read_dates(column, date_format)
     if kind == "category":
         values = as_text(column)
         values[is_missing(column)] = None
@@ -126,7 +155,24 @@ def read_values(column: pd.Series, kind: Kind) -> np.ndarray:
     return values
 
 
-def check_values(columns: Mapping[str, np.ndarray], complete: Iterable[str]) -> None:
+def _read_dates(column: pd.Series, date_format: str | None) -> np.ndarray:
+    missing = is_missing(column)
+    if dates.is_timestamps(column) or missing.all():
+        return dates.as_days(column.where(~missing, None))
+    values = dates.parse(as_text(column), date_format or dates.ISO)
+    bad = np.isnan(values) & ~missing
+    if bad.any():
+        example = "2021-04-03"
+        if date_format is not None and date_format != dates.ISO:
+            example = datetime(2021, 4, 3).strftime(date_format)
+        raise ValueError(
+            f"column '{column.name}' must hold dates such as {example}, as in training; got "
+            f"{_first_value(column[bad])}. Correct it."
+        )
+    return values
+
+
+def check_values(columns: Mapping[str, np.ndarray], complete: Iterable[str] = ()) -> None:
     """Refuse infinite numbers in any column, and missing values in those named in `complete`."""
     numeric = [name for name, values in columns.items() if values.dtype == np.float64]
     names = [name for name in numeric if np.isinf(columns[name]).any()]
@@ -140,8 +186,7 @@ def check_values(columns: Mapping[str, np.ndarray], complete: Iterable[str]) -> 
         n_rows = int(np.any([pd.isna(columns[name]) for name in names], axis=0).sum())
         raise ValueError(
             f"columns must not have missing values; {listed(names)} {_has(names)} some, in "
-            f"{n_rows} {'row' if n_rows == 1 else 'rows'}. Fill them, or fit with impute "
-            "(--impute on the command line)."
+            f"{n_rows} {'row' if n_rows == 1 else 'rows'}. Fill them, or fit with impute=True."
         )
 
 
@@ -151,8 +196,7 @@ def _check_not_meant_as_numbers(present: pd.Series, text: np.ndarray) -> None:
     if _MOSTLY_NUMERIC <= (~words).mean() < 1:
         raise ValueError(
             f"column '{present.name}' must hold only numbers, or text; among numbers it has "
-            f"{_first_value(present[words])}. Correct it, or empty the cell and fit with impute "
-            "(--impute on the command line)."
+            f"{_first_value(present[words])}. Correct it, or empty the cell."
         )
     if _has_decimal_commas(text):
         raise ValueError(
@@ -192,6 +236,13 @@ def _has_decimal_commas(text: np.ndarray) -> bool:
     return all(re.fullmatch(r"\s*[-+]?\d+,\d+\s*", value) for value in text)
 
 
+def _is_dates(text: np.ndarray) -> bool:
+    try:
+        return dates.find_format(text) is not None
+    except ValueError:  # day and month cannot be told apart
+        return True
+
+
 def _first_value(bad: pd.Series) -> str:
     """The first bad value and, if the index counts rows, its row."""
     value, row = str(bad.iloc[0])[:40], bad.index[0]
@@ -200,8 +251,8 @@ def _first_value(bad: pd.Series) -> str:
 
 def _unsupported(column: pd.Series, held: str) -> ValueError:
     return ValueError(
-        f"columns must hold numbers, text or booleans; '{column.name}' holds {held}. Convert it to "
-        "numbers, such as days since a date, or leave it out."
+        f"columns must hold numbers, text, booleans or dates; '{column.name}' holds {held}. "
+        "Convert it to one of these, or leave it out."
     )
 
 

@@ -1,13 +1,12 @@
-"""TableEncoder: columns of numbers, booleans and categories -> features (N, D).
+"""TableEncoder: columns of numbers, booleans, categories and dates -> features (N, D).
 
-Its state is plain values, so that it can be stored in a model's JSON. It does what scikit-learn's
-ColumnTransformer with a SimpleImputer and a OneHotEncoder does, and its error messages name the
-column, the row and the value.
+A category is one feature, the number of its value; the classifier is told which features are
+categories. Its state is plain values, so that it can be stored in a model's JSON, and its error
+messages name the column, the row and the value.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
@@ -15,11 +14,13 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from bacoun.tabular import columns
+from bacoun.tabular import columns, dates
 from bacoun.tabular.columns import Kind, check_names, check_values, read_values
+from bacoun.tabular.explanation import Unseen
 from bacoun.tabular.reading import listed
 
 _MAX_CATEGORIES = 1000
+_PARTS = {"month": (dates.month, 12), "weekday": (dates.weekday, 7)}  # of a date, from 1
 
 
 @dataclass(frozen=True)
@@ -30,68 +31,112 @@ class Column:
     ----------
     name : str
         Name of the column in the table.
-    kind : {"number", "boolean", "category"}
+    kind : {"number", "boolean", "category", "date"}
         What it holds.
-    categories : list of str
-        Sorted values of a category, to be one-hot encoded.
-    fill : float, str or None
-        Replaces missing values; None if they are refused.
-    indicator : bool
-        Whether a 0/1 feature for missing values is added.
+    date_format : str, optional
+        How dates are written, as in `strptime`. None: they are timestamps.
+    levels : list of str, or of float
+        Sorted values of a category, a boolean, or a number that takes only two values. They are
+        encoded as 0, 1, ...; a gap is one more, if training had any. Empty: the column is
+        continuous.
+    fill : float
+        Median, in place of a gap in a continuous column.
+    gaps : bool
+        Whether training had gaps. If so, a continuous column has a 0/1 feature for them.
+    parts : list of str
+        "month" and "weekday" of a date, if training had all of them.
     """
 
     name: str
     kind: Kind
-    categories: list[str] = field(default_factory=list)
-    fill: float | str | None = None
-    indicator: bool = False
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the features it becomes."""
-        names = [f"{self.name}={value}" for value in self.categories] or [self.name]
-        return [*names, f"{self.name} missing"] if self.indicator else names
+    date_format: str | None = None
+    levels: list[Any] = field(default_factory=list)
+    fill: float = 0.0
+    gaps: bool = False
+    parts: list[str] = field(default_factory=list)
 
     @classmethod
-    def fit(cls, name: str, kind: Kind, values: np.ndarray, impute: bool) -> Self:
-        """Learn the categories in `values` (N,) and, to `impute`, the median or the mode."""
+    def fit(cls, column: pd.Series) -> Self:
+        """Learn the levels of a column, or its median."""
+        kind, date_format = columns.find_kind(column)
+        name, values = str(column.name), read_values(column, kind, date_format)
         missing = pd.isna(values)
-        present = values[~missing]
-        categories = sorted(set(present)) if kind == "category" else []
-        if len(categories) > _MAX_CATEGORIES:
-            raise ValueError(
-                f"column '{name}' must have at most {_MAX_CATEGORIES} categories; it has "
-                f"{len(categories)}. Group the rare ones, or leave the column out."
-            )
-        fill: float | str | None = None
-        if impute:
-            frequent, _ = Counter(present.tolist()).most_common(1)[0]
-            fill = float(np.median(present)) if kind == "number" else frequent
-        return cls(name, kind, categories, fill, bool(missing.any()))
+        present, gaps = values[~missing], bool(missing.any())
+        if kind in ("category", "boolean") or len(np.unique(present)) <= 2:
+            levels = sorted(set(present.tolist()) | ({0.0, 1.0} if kind == "boolean" else set()))
+            if len(levels) > _MAX_CATEGORIES:
+                raise ValueError(
+                    f"column '{name}' must have at most {_MAX_CATEGORIES} categories; it has "
+                    f"{len(levels)}. Group the rare ones, or leave the column out."
+                )
+            return cls(name, kind, date_format, levels, gaps=gaps)
+        parts = []
+        if kind == "date":
+            parts = [
+                part
+                for part, (number_of, n_levels) in _PARTS.items()
+                if len(np.unique(number_of(present))) == n_levels
+            ]
+        fill = float(np.median(present))
+        return cls(name, kind, date_format, fill=fill, gaps=gaps, parts=parts)
+
+    @property
+    def features(self) -> dict[str, bool]:
+        """Names of the features it becomes, and whether each is a category."""
+        if self.levels:
+            return {self.name: True}
+        named = {self.name: False} | {f"{self.name} {part}": True for part in self.parts}
+        return named | ({f"{self.name} missing": True} if self.gaps else {})
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether it is a number that takes more than two values."""
+        return self.kind == "number" and not self.levels
+
+    def read(self, frame: pd.DataFrame) -> np.ndarray:
+        """Values (N,) of this column in a table: float64, or text; NaN or None is a gap."""
+        return read_values(frame[self.name], self.kind, self.date_format)
 
     def encode(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Features (N, d), and which rows (N,) have a category or a gap that `fit` did not see."""
+        """Features (N, d), and which rows (N,) have a value or a gap that training did not have."""
         missing = pd.isna(values)
-        unseen = missing & (not self.indicator)
-        values = values.copy()
-        values[missing] = self.fill
-        if self.kind == "category":
-            known = pd.Index(self.categories, dtype=object)
-            codes = known.get_indexer(pd.Index(values, dtype=object))
-            unseen = unseen | (codes < 0)
-            features = (codes[:, None] == np.arange(len(known))).astype(np.float64)
-        else:
-            features = values.astype(np.float64)[:, None]
-        return np.column_stack([features, missing]) if self.indicator else features, unseen
+        if self.levels:
+            codes = pd.Index(self.levels).get_indexer(pd.Index(values)).astype(np.float64)
+            codes[missing] = len(self.levels) if self.gaps else -1
+            return codes[:, None], codes < 0
+        filled = np.where(missing, self.fill, values)
+        features = [filled, *(_PARTS[part][0](filled) - 1 for part in self.parts)]
+        features += [missing] if self.gaps else []
+        return np.column_stack(features).astype(np.float64), missing & (not self.gaps)
+
+    def decode(self, features: np.ndarray) -> Any:
+        """The value that features (d,) of one row stand for; None is a gap, or what is unseen."""
+        if self.levels:
+            code = int(features[0])
+            return self.levels[code] if 0 <= code < len(self.levels) else None
+        return None if self.gaps and features[-1] == 1 else float(features[0])
+
+    def as_text(self, value: Any) -> str:
+        """A value, as it is shown to people."""
+        if pd.isna(value):
+            return "missing"
+        if self.kind == "date":
+            return dates.as_text(float(value))
+        if self.kind == "boolean":
+            return "true" if value == 1 else "false"
+        return str(value) if self.kind == "category" else f"{value:.4g}"
 
 
 class TableEncoder:
     """Learn the columns of a table, then encode such tables as numbers.
 
-    Numbers stay as they are, booleans become 0/1, categories are one-hot encoded. Ids, constant and
-    empty columns are dropped. A row is marked as unseen if it has a category that `fit` did not
-    see, a missing value where there was none, more missing values than any row of `fit`, or another
-    value in a column that was constant.
+    Numbers stay as they are, dates become days since 1970, and month and weekday if training has
+    all of them. Categories, booleans and numbers that take only two values become 0, 1, ..., in
+    sorted order. A gap is a category of its own; in a continuous column it is replaced by the
+    median and a 0/1 feature is added. Ids, constant and empty columns are dropped.
+
+    A row is marked as unseen if it has a category that `fit` did not see, a gap where there was
+    none, more gaps than any row of `fit`, or another value in a column that was constant.
 
     Attributes
     ----------
@@ -105,51 +150,53 @@ class TableEncoder:
         Largest number of missing values in a row.
     feature_names_ : list of str
         Names of the features (D,) that `transform` returns.
+    categorical_features_ : list of int
+        Which of these features are categories.
 
     Examples
     --------
-    >>> table = pd.DataFrame({"age": [40, 52], "smoker": [True, False], "ward": ["A", "B"]})
+    >>> smoker, ward = [True, False, True], list("ABA")
+    >>> table = pd.DataFrame({"age": [40, 52, 61], "smoker": smoker, "ward": ward})
     >>> encoder = TableEncoder().fit(table)
     >>> encoder.feature_names_
-    ['age', 'smoker', 'ward=A', 'ward=B']
+    ['age', 'smoker', 'ward']
     >>> encoder.transform(table)
-    array([[40.,  1.,  1.,  0.],
-           [52.,  0.,  0.,  1.]])
+    array([[40.,  1.,  0.],
+           [52.,  0.,  1.],
+           [61.,  1.,  0.]])
     """
 
     def fit(
-        self, frame: pd.DataFrame, impute: bool = False, ids: Mapping[str, str] | None = None
+        self, frame: pd.DataFrame, impute: bool = True, ids: Mapping[str, str] | None = None
     ) -> Self:
-        """Learn the columns, their categories and the values to impute.
+        """Learn the columns, their categories and their medians.
 
         Parameters
         ----------
         frame : DataFrame of N rows
             Table without the target.
         impute : bool
-            Replace missing values by the median or the most frequent value, and add a 0/1 feature
-            for them; otherwise they are an error, here and in `transform`.
+            Whether missing values are allowed; otherwise they are an error.
         ids : dict, optional
             Result of `find_ids` on a larger table that contains `frame`. None: find them here.
         """
         check_names(frame)
         dropped = dict(find_ids(frame) if ids is None else ids)
-        dropped |= _without_content(frame.drop(columns=list(dropped)), impute)
+        dropped |= _without_content(frame.drop(columns=list(dropped)))
         used = [str(name) for name in frame if name not in dropped]
         if not used:
             raise ValueError(
                 "the table must have a column to learn from; all are ids, constant or empty: "
                 f"{listed(dropped)}. Add other columns."
             )
-        kinds = {name: columns.find_kind(frame[name]) for name in used}
-        values = {name: read_values(frame[name], kinds[name]) for name in used}
+        self.columns_ = [Column.fit(frame[name]) for name in used]
+        values = {column.name: column.read(frame) for column in self.columns_}
         check_values(values, complete=[] if impute else used)
-        self.columns_ = [Column.fit(name, kinds[name], values[name], impute) for name in used]
         self.dropped_ = dropped
         self.constants_ = {
             name: columns.as_text(frame[name])[0]
             for name, reason in dropped.items()
-            if reason == "constant" and not columns.is_missing(frame[name]).any()
+            if reason == "constant"
         }
         self.max_missing_ = int(_n_missing(values).max())
         return self
@@ -157,7 +204,13 @@ class TableEncoder:
     @property
     def feature_names_(self) -> list[str]:
         """Names of the features (D,) that `transform` returns."""
-        return [name for column in self.columns_ for name in column.feature_names]
+        return [name for column in self.columns_ for name in column.features]
+
+    @property
+    def categorical_features_(self) -> list[int]:
+        """Which of the features (D,) are categories."""
+        kinds = [kind for column in self.columns_ for kind in column.features.values()]
+        return [index for index, is_category in enumerate(kinds) if is_category]
 
     def transform(self, frame: pd.DataFrame) -> np.ndarray:
         """Features (N, D), in float64, of a table with the same columns in any order."""
@@ -165,7 +218,7 @@ class TableEncoder:
 
     def transform_with_unseen(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """Features (N, D), and which rows (N,) hold something that `fit` did not see."""
-        values = self._read(frame)
+        values = self.read(frame)
         encoded = (column.encode(values[column.name]) for column in self.columns_)
         features, unseen = zip(*encoded, strict=True)
         changed = [
@@ -176,10 +229,33 @@ class TableEncoder:
         too_many = _n_missing(values) > self.max_missing_
         return np.concatenate(features, axis=1), np.any([*unseen, *changed, too_many], axis=0)
 
-    def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The table, with numbers and booleans parsed from the text of a CSV."""
-        result, read = frame.astype(object), self._read(frame)
+    def unseen_in(self, frame: pd.DataFrame) -> list[tuple[Unseen, ...]]:
+        """What each row has that `fit` did not see."""
+        values, found = self.read(frame), [list[Unseen]() for _ in range(len(frame))]
         for column in self.columns_:
+            given = values[column.name]
+            for row in np.flatnonzero(column.encode(given)[1]):
+                words = "is missing (never in training)"
+                if not pd.isna(given[row]):
+                    words = f"= {column.as_text(given[row])} (not seen in training)"
+                found[row].append(Unseen(column.name, words))
+        for name, value in self.constants_.items():
+            if name in frame:
+                given = columns.as_text(frame[name])
+                for row in np.flatnonzero(~columns.equals(frame[name], value)):
+                    found[row].append(Unseen(name, f"= {given[row]} (always {value} in training)"))
+        n_missing, most = _n_missing(values), self.max_missing_
+        for row in np.flatnonzero(n_missing > most):
+            words = f"{n_missing[row]} missing values (at most {most} in training)"
+            found[row].insert(0, Unseen("", words))
+        return list(map(tuple, found))
+
+    def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table, with numbers and booleans parsed from the text of a CSV; dates as they are."""
+        result, read = frame.astype(object), self.read(frame)
+        for column in self.columns_:
+            if column.kind == "date":
+                continue
             values = read[column.name]
             parsed = (values == 1 if column.kind == "boolean" else values).astype(object)
             parsed[pd.isna(values)] = None
@@ -191,8 +267,8 @@ class TableEncoder:
         known = {column.name for column in self.columns_} | self.dropped_.keys()
         return [name for name in names if name not in known]
 
-    def _read(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:
-        """The checked values of all columns that are used."""
+    def read(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:
+        """Checked values (N,) of all columns that are used, by name; see `Column.read`."""
         check_names(frame)
         absent = [column.name for column in self.columns_ if column.name not in frame]
         if absent:
@@ -200,8 +276,8 @@ class TableEncoder:
                 f"the table must have the columns that the model was fitted on; it lacks "
                 f"{listed(absent)}. It has {listed(frame.columns)}."
             )
-        values = {each.name: read_values(frame[each.name], each.kind) for each in self.columns_}
-        check_values(values, complete=[each.name for each in self.columns_ if each.fill is None])
+        values = {column.name: column.read(frame) for column in self.columns_}
+        check_values(values)
         return values
 
     def to_dict(self) -> dict[str, Any]:
@@ -247,13 +323,13 @@ def _n_missing(values: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.sum([pd.isna(column) for column in values.values()], axis=0)
 
 
-def _without_content(frame: pd.DataFrame, impute: bool) -> dict[str, str]:
-    """Empty and constant columns; to `impute`, gaps in a constant column are information."""
+def _without_content(frame: pd.DataFrame) -> dict[str, str]:
+    """Empty and constant columns; one with gaps is not constant."""
     found = {}
     for name in map(str, frame):
         missing = columns.is_missing(frame[name])
         if missing.all():
             found[name] = "empty"
-        elif columns.is_constant(frame[name][~missing]) and not (impute and missing.any()):
+        elif not missing.any() and columns.is_constant(frame[name]):
             found[name] = "constant"
     return found

@@ -8,33 +8,32 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.metrics import roc_auc_score
 
-from bacoun.base import Evaluation
 from bacoun.checkpoint import Checkpoint
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
 from bacoun.deferral.checks import as_share
 from bacoun.serialization import from_state, to_state
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
+from bacoun.tabular import dates
+from bacoun.tabular.checks.profile import TableProfile
+from bacoun.tabular.columns import find_kind
 from bacoun.tabular.encoding import TableEncoder, find_ids
+from bacoun.tabular.explaining import Explainer, Replacements
+from bacoun.tabular.explanation import Explanation
 from bacoun.tabular.labels import read_labels
-from bacoun.tabular.splitting import find_groups, split
-from bacoun.uncertainty import expected_calibration_error
+from bacoun.tabular.neighbors import Neighborhood
+from bacoun.tabular.scoring import ScoredRows, standardized
+from bacoun.tabular.splitting import find_groups, read_times, split, split_by_time
 
 _DEFAULT_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)
-_LARGEST_ERROR_PROBABILITY = 0.2  # so that scarce data does not mean fewer deferrals
-
-# A threshold is the score of a calibration row, whose last digits in single precision depend on the
-# other rows of its chunk. The rule is given rounded scores, so that they cannot change a decision.
-_DECIMALS_OF_NATS, _DECIMALS_OF_SCORE = 5, 2
+_EXPLAINED_AT_ONCE = 500  # rows
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,12 @@ class TableModel:
     calibration : dict of ndarray of shape (n_calibration,)
         "ood_score" of the calibration rows, +inf for an unseen category, their "total" uncertainty,
         and whether the prediction was "correct".
+    neighborhood : Neighborhood
+        Up to 10,000 of the rows, to notice others that are far from all of them.
+    replacements : Replacements
+        What columns may be replaced by, to explain why a row is unfamiliar.
+    profile : TableProfile
+        What the columns of the training rows look like, to check new tables.
 
     Examples
     --------
@@ -76,6 +81,9 @@ class TableModel:
     facts: Mapping[str, Any]
     made: Mapping[str, str]
     calibration: Mapping[str, np.ndarray]
+    neighborhood: Neighborhood
+    replacements: Replacements
+    profile: TableProfile
 
     @classmethod
     def fit(
@@ -84,8 +92,9 @@ class TableModel:
         target: str,
         *,
         random_state: int = 0,
-        impute: bool = False,
+        impute: bool = True,
         group: str | None = None,
+        time: str | None = None,
         calibration_share: float = 0.2,
         false_alarm: float = 0.05,
         max_error: float | Literal["auto"] | None = "auto",
@@ -107,12 +116,15 @@ class TableModel:
         random_state : int
             Seed of the split and of the classifier.
         impute : bool
-            Replace missing values by the median or the most frequent value, and add a 0/1 feature
-            for them; otherwise they are an error.
+            Whether missing values are allowed; otherwise they are an error. A gap is a category of
+            its own, or the median and a 0/1 feature for it.
         group : str, optional
             Column that says which rows belong together, such as several visits of one patient. They
             stay on one side of the split, one of each group is used for calibration, and the column
             is no input. None: only identical rows belong together.
+        time : str, optional
+            Column of dates or numbers. The latest rows are used for calibration, instead of random
+            ones, and the column is no input.
         calibration_share : float
             Fraction of the rows, stratified by class, that is held out to calibrate the rule.
         false_alarm : float
@@ -148,24 +160,29 @@ class TableModel:
             raise ValueError(f"random_state must be from 0 to {2**32 - 1}; got {random_state}.")
         labels = read_labels(frame, target)
         table = frame.drop(columns=target)
-        ids = find_ids(table)
-        groups = find_groups(table.drop(columns=[name for name in ids if name != group]), group)
-        table = table.drop(columns=[group] if group is not None else [])
+        ids = {name: why for name, why in find_ids(table).items() if name not in (group, time)}
+        groups = find_groups(table.drop(columns=list(ids)), group)
+        times = None if time is None else read_times(table, time)
+        inputs = table.drop(columns=[name for name in (group, time) if name is not None])
         try:
-            train, held_out = split(labels, groups, calibration_share, random_state)
+            if times is None:
+                train, held_out = split(labels, groups, calibration_share, random_state)
+            else:
+                train, held_out = split_by_time(labels, groups, times, calibration_share)
         except ValueError:
-            TableEncoder().fit(table, impute)  # if the columns are the problem, they are named
+            TableEncoder().fit(inputs, impute)  # if the columns are the problem, they are named
             raise
-        encoder = TableEncoder().fit(
-            table.iloc[train], impute, {name: ids[name] for name in ids if name in table}
-        )
-        points = encoder.transform(table.iloc[train])
-        encoder.transform(table.iloc[held_out])  # errors there are better raised before the fit
+        encoder = TableEncoder().fit(inputs.iloc[train], impute, ids)
+        points = encoder.transform(inputs.iloc[train])
+        unknown = encoder.transform_with_unseen(inputs.iloc[held_out])
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
         classifier = classifier or make(random_state=random_state, verbose=verbose)
+        classifier.categorical_features = encoder.categorical_features_ or None
         classifier.fit(points, labels[train], checkpoint=checkpoint)
 
-        scored = _Scored.of(classifier, encoder, table.iloc[held_out])
+        scored = ScoredRows.of(classifier, *unknown)
+        known = np.concatenate([points, unknown[0][~unknown[1]]])
+        sizes = classifier.n_categories_ or [0] * known.shape[1]
         truth = np.searchsorted(classifier.classes_, labels[held_out])
         options: dict[str, Any] = {"false_alarm": false_alarm, "per_class": per_class}
         options |= {"confidence": confidence}
@@ -175,10 +192,12 @@ class TableModel:
             "training_rows": len(train),
             "calibration_rows": len(held_out),
             "copies": int(len(frame) - len(np.unique(groups))),
-            "unseen_in_calibration": int(scored.unseen.sum()),
+            "unseen_in_calibration": int(np.isinf(scored.ood_score).sum()),
             "classes": {str(label): int((labels == label).sum()) for label in classifier.classes_},
             "features": len(encoder.feature_names_),
             "dropped_columns": dict(encoder.dropped_),
+            "calibrated_on": "random rows",
+            "drift": "",
             **scored.quality(truth),
             "error_bound": error_bound,
             "seed": random_state,
@@ -186,39 +205,120 @@ class TableModel:
             "quick": quick,
             "data_digest": _checksum(frame),
         }
-        return cls(classifier, encoder, rule, target, facts, _made_now(), scored.calibration(truth))
+        if times is not None:
+            in_order = np.argsort(times[held_out], kind="stable")
+            facts["calibrated_on"] = _period(time, table, times[held_out])
+            facts["drift"] = scored.take(in_order).drift(truth[in_order])
+        columns = {column.name: column for column in encoder.columns_}
+        return cls(
+            classifier=classifier,
+            encoder=encoder,
+            rule=rule,
+            target=target,
+            facts=facts,
+            made=_made_now(),
+            calibration=scored.calibration(truth),
+            neighborhood=Neighborhood.fit(standardized(classifier, known), sizes, random_state),
+            replacements=Replacements.fit(
+                encoder, points, np.searchsorted(classifier.classes_, labels[train])
+            ),
+            profile=TableProfile.of(
+                table.iloc[train],
+                {name: column.kind for name, column in columns.items()},
+                {name: column.date_format for name, column in columns.items()},
+            ),
+        )
 
     @property
     def added_columns(self) -> list[str]:
-        """Names of the columns that `score` returns."""
+        """Names of the columns that `score` returns, `because` last."""
         each = [f"p_{label}" for label in self.classifier.classes_]
         parts = ["total", "aleatoric", "epistemic"]
         ood = ["ood_score", "ood_probability", "log_density"]
-        return ["prediction", *each, *parts, *ood, "decision", "reason"]
+        return ["prediction", *each, *parts, *ood, "decision", "reason", "because"]
 
-    def score(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def score(self, frame: pd.DataFrame, because: bool = False) -> pd.DataFrame:
         """Predictions, uncertainties and decisions for each row of `frame`, with the same index.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            A table with the columns of training, in any order.
+        because : bool
+            Add the column `because`, which says in words why a row is deferred; see `explain`. That
+            takes a few milliseconds for each deferred row.
 
         Returns
         -------
         DataFrame
             `prediction`; `p_<class>` for each class; `total`, `aleatoric`, `epistemic`, in nats;
             `ood_score`; `ood_probability`; `log_density`; `decision`, "accept" or "defer";
-            `reason`, "" or "unfamiliar" or "ambiguous". A row is unfamiliar, whatever its
-            `ood_score`, if it has an unseen category, a gap where training had none, more gaps than
-            any training row, or another value in a column that was constant.
+            `reason`, "" or "unfamiliar" or "ambiguous"; `because`, if asked for. A row is
+            unfamiliar, whatever its `ood_score`, if it has an unseen category, a gap where training
+            had none, more gaps than any training row, another value in a column that was constant,
+            or if it is farther from all known rows than these are from each other.
         """
-        scored = _Scored.of(self.classifier, self.encoder, frame)
-        given = scored.evaluation
+        scored = self._scored(frame)
+        given, decisions = scored.evaluation, scored.decide(self.rule)
         columns = [
             self.classifier.classes_[scored.predicted],
             *given.probabilities.T,
             *(given.total, given.aleatoric, given.epistemic),
             *(given.ood_score, given.ood_probability, given.log_density),
-            *self.rule.decide(*scored.rounded(), scored.predicted),
+            *decisions,
         ]
-        named = dict(zip(self.added_columns, columns, strict=True))
+        named = dict(zip(self.added_columns, columns, strict=False))
+        if because:
+            named["because"] = [str(each) for each in self._explain(frame, scored)]
         return pd.DataFrame(named, index=frame.index)
+
+    def explain(self, frame: pd.DataFrame) -> list[Explanation]:
+        """Why each row of `frame` is deferred.
+
+        Of an unfamiliar row, the columns that make it so: the most surprising first, each with its
+        value and with what was expected given the rest of the row. Of an ambiguous row, the two
+        classes and the columns between them. Of an accepted row, nothing.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> iris = load_iris(as_frame=True).frame
+        >>> model = TableModel.fit(iris, "target", quick=True)
+        >>> (why,) = model.explain(iris.head(1).assign(**{"petal length (cm)": 14.0}))
+        >>> why.surprises[0].column
+        'petal length (cm)'
+        """
+        return self._explain(frame, self._scored(frame))
+
+    def _scored(self, frame: pd.DataFrame) -> ScoredRows:
+        encoded = self.encoder.transform_with_unseen(frame)
+        return ScoredRows.of(self.classifier, *encoded, self.neighborhood)
+
+    def _explain(self, frame: pd.DataFrame, scored: ScoredRows) -> list[Explanation]:
+        reason = scored.decide(self.rule).reason
+        values = self.encoder.read(frame)
+        explainer = Explainer(self.classifier, self.encoder, self.replacements)
+
+        def is_familiar(points: np.ndarray) -> np.ndarray:
+            nothing = np.zeros(len(points), dtype=bool)
+            changed = ScoredRows.of(self.classifier, points, nothing, self.neighborhood)
+            return np.asarray(changed.decide(self.rule).reason != "unfamiliar")
+
+        found = [Explanation(reason="")] * len(frame)
+        for kind in ("unfamiliar", "ambiguous"):
+            for rows in _chunks(np.flatnonzero(reason == kind)):
+                points, given = scored.features[rows], {k: v[rows] for k, v in values.items()}
+                probabilities = scored.evaluation.probabilities[rows]
+                if kind == "ambiguous":
+                    told = explainer.ambiguous(points, given, probabilities)
+                else:
+                    unseen = self.encoder.unseen_in(frame.iloc[rows])
+                    told = explainer.unfamiliar(points, given, probabilities, is_familiar)
+                    pairs = zip(told, unseen, strict=True)
+                    told = [replace(each, unseen=found) for each, found in pairs]
+                for row, explanation in zip(rows, told, strict=True):
+                    found[row] = explanation
+        return found
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model atomically to the folder `path`, as JSON and safetensors.
@@ -233,6 +333,9 @@ class TableModel:
             "facts": dict(self.facts),
             "made": dict(self.made),
             "calibration": {name: torch.tensor(each) for name, each in self.calibration.items()},
+            "neighborhood": self.neighborhood.to_dict(),
+            "replacements": self.replacements.to_dict(),
+            "profile": self.profile.to_dict(),
         }
         write_folder(content, path, overwrite=overwrite)
 
@@ -254,81 +357,23 @@ class TableModel:
                 facts=content["facts"],
                 made=content["made"],
                 calibration={name: each.numpy() for name, each in content["calibration"].items()},
+                neighborhood=Neighborhood.from_dict(content["neighborhood"]),
+                replacements=Replacements.from_dict(content["replacements"]),
+                profile=TableProfile.from_dict(content["profile"]),
             )
 
 
-class _Scored(NamedTuple):
-    """What a classifier predicts for N rows."""
-
-    evaluation: Evaluation[np.ndarray]
-    unseen: np.ndarray  # (N,), rows with something not seen in training
-
-    @classmethod
-    def of(cls, classifier: BaCOUnClassifier, encoder: TableEncoder, frame: pd.DataFrame) -> Self:
-        points, unseen = encoder.transform_with_unseen(frame)
-        return cls(classifier.evaluate(points), unseen)
-
-    @property
-    def predicted(self) -> np.ndarray:
-        """Index (N,) of the most likely class."""
-        return self.evaluation.probabilities.argmax(axis=1)
-
-    @property
-    def ood_score(self) -> np.ndarray:
-        """OOD score (N,), infinite for what was not seen in training."""
-        return np.where(self.unseen, np.inf, self.evaluation.ood_score)
-
-    def rounded(self) -> tuple[np.ndarray, np.ndarray]:
-        """`ood_score` (N,) and total uncertainty (N,), as the rule is given them."""
-        in_nats = self.evaluation.ood_probability is None  # without doubt, the score is epistemic
-        decimals = _DECIMALS_OF_NATS if in_nats else _DECIMALS_OF_SCORE
-        return self.ood_score.round(decimals), self.evaluation.total.round(_DECIMALS_OF_NATS)
-
-    def calibrate(
-        self, truth: np.ndarray, bounds: Sequence[float], **options: Any
-    ) -> tuple[DeferralRule, str]:
-        """The rule, given the class indices `truth` (N,), and a sentence on its error bound.
-
-        Several `bounds` are tested from the loosest to the tightest, as one fixed sequence, which
-        keeps the confidence of each; the last one before the first failure counts.
-        """
-        right = self.predicted == truth
-        make = partial(DeferralRule.calibrate, *self.rounded(), right, self.predicted, **options)
-        if not bounds:
-            return make(), "No error bound was requested."
-        if len(bounds) > 1:
-            make = partial(make, max_error_probability=_LARGEST_ERROR_PROBABILITY)
-        rule = make(max_error=max(bounds))
-        for bound in sorted(bounds, reverse=True)[1:]:
-            tighter = make(max_error=bound)
-            if not _is_supported(tighter):
-                break
-            rule = tighter
-        acceptance: Any = rule.acceptance
-        if _is_supported(rule) or len(bounds) == 1:
-            return rule, acceptance.statement
-        return replace(rule, acceptance=None), f"{acceptance.statement} No bound is guaranteed."
-
-    def calibration(self, truth: np.ndarray) -> dict[str, np.ndarray]:
-        """The scores that the rule is calibrated on, before rounding."""
-        right = self.predicted == truth
-        return {"ood_score": self.ood_score, "total": self.evaluation.total, "correct": right}
-
-    def quality(self, truth: np.ndarray) -> dict[str, float | None]:
-        """Accuracy, area under the ROC curve and calibration error; None if not defined."""
-        probabilities = self.evaluation.probabilities
-        auc, n_classes = None, probabilities.shape[1]
-        if len(np.unique(truth)) == n_classes:
-            scores = probabilities[:, 1] if n_classes == 2 else probabilities
-            auc = float(roc_auc_score(truth, scores, multi_class="ovr"))
-        accuracy = float((self.predicted == truth).mean())
-        ece = expected_calibration_error(probabilities, truth)
-        return {"accuracy": accuracy, "auc": auc, "ece": ece}
+def _chunks(rows: np.ndarray) -> list[np.ndarray]:
+    """Row indices, in parts small enough that all their replacements fit into memory."""
+    starts = range(0, len(rows), _EXPLAINED_AT_ONCE)
+    return [rows[start : start + _EXPLAINED_AT_ONCE] for start in starts]
 
 
-def _is_supported(rule: DeferralRule) -> bool:
-    """Whether there is enough evidence for the rule's error bound."""
-    return rule.acceptance is not None and rule.acceptance.threshold is not None
+def _period(name: str | None, table: pd.DataFrame, times: np.ndarray) -> str:
+    """The time that the calibration rows span, in words."""
+    is_date = find_kind(table[name])[0] == "date"
+    first, last = (dates.as_text(t) if is_date else f"{t:g}" for t in (times.min(), times.max()))
+    return f"the latest rows, {name} from {first} to {last}"
 
 
 def _made_now() -> dict[str, str]:

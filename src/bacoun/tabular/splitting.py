@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import StratifiedGroupKFold, train_test_split
 
+from bacoun.tabular.columns import find_kind, read_values
+
 
 def find_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
     """Which rows (N,) belong together, as integers: those of one group, or identical ones.
@@ -24,6 +26,49 @@ def find_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
     if table[column].isna().any():
         raise ValueError(f"the group column '{column}' must have no missing values. Fill them.")
     return pd.factorize(table[column])[0]
+
+
+def read_times(table: pd.DataFrame, column: str) -> np.ndarray:
+    """Times (N,) of the rows, as float64: dates as days since 1970, or numbers."""
+    if column not in table:
+        raise ValueError(f"time must be a column of the table; '{column}' is not. Check its name.")
+    kind, date_format = find_kind(table[column])
+    if kind not in ("date", "number"):
+        raise ValueError(
+            f"the time column '{column}' must hold dates or numbers; it holds text. Write dates as "
+            "2021-04-03."
+        )
+    times = read_values(table[column], kind, date_format)
+    if not np.isfinite(times).all():
+        raise ValueError(f"the time column '{column}' must have no missing values. Fill them.")
+    return times
+
+
+def split_by_time(
+    labels: np.ndarray, groups: np.ndarray, times: np.ndarray, share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of earlier training rows and of held-out rows, the latest ones; both sorted.
+
+    Of a group with training rows, later rows are left out; of another, its first one is held out.
+
+    Parameters
+    ----------
+    labels, groups, times : array of shape (N,)
+        Class, group and time of each row.
+    share : float
+        Fraction of the rows to hold out.
+    """
+    order = np.argsort(times, kind="stable")
+    n_train = len(order) - round(share * len(order))
+    train, later = order[:n_train], order[n_train:]
+    fresh = later[~np.isin(groups[later], groups[train])]
+    held_out = fresh[np.sort(np.unique(groups[fresh], return_index=True)[1])]
+    if min(len(np.unique(labels[side])) for side in (train, held_out)) < len(np.unique(labels)):
+        raise ValueError(
+            "the time split must leave rows of each class on both sides; the latest "
+            f"{share:.0%} of the rows do not. Raise calibration_share, or split at random."
+        )
+    return np.sort(train), np.sort(held_out)
 
 
 def split(

@@ -24,7 +24,8 @@ from torch import Tensor
 
 LARGEST_ODDS = 1e9  # keeps enough of a prediction that its argmax is not lost to rounding
 _LARGEST_SCORE = 1e6
-_WEIGHT_BELOW = 0.5  # chosen on development images, as `power` was
+_NEVER = 1e9  # a spread that no score is outside of
+WEIGHT_BELOW = 0.5  # chosen on development images, as `power` was
 _GOLDEN = 0.6180339887498949  # its multiples, modulo 1, are evenly spread
 
 
@@ -47,11 +48,20 @@ class Tail:
     spread_below: float
 
     @classmethod
-    def of(cls, scores: Tensor, smallest: float = 1e-6) -> Self:
-        """The tail of scores (n,) of in-distribution points; spreads are at least `smallest`."""
+    def of(cls, scores: Tensor, smallest: float = 1e-6, two_sided: bool = True) -> Self:
+        """The tail of scores (n,) of in-distribution points.
+
+        Parameters
+        ----------
+        smallest : float
+            Spreads are at least this.
+        two_sided : bool
+            Whether a score below that of most points is unusual too.
+        """
         finite = scores.double().clamp(-_LARGEST_SCORE, _LARGEST_SCORE)  # a flow may overflow
         low, median, high = finite.quantile(finite.new_tensor([0.05, 0.5, 0.95])).tolist()
-        return cls(median, max(high - median, smallest), max(median - low, smallest))
+        below = max(median - low, smallest) if two_sided else _NEVER
+        return cls(median, max(high - median, smallest), below)
 
     def standardized(self, scores: Tensor) -> Tensor:
         """Scores (N,), scaled to 0 at the median and 1 at the 95 % quantile."""
@@ -63,7 +73,7 @@ class Tail:
         Negative between the two.
         """
         below = (self.median - scores.double()) / self.spread_below
-        return torch.maximum(self.standardized(scores) - 1, _WEIGHT_BELOW * (below - 1))
+        return torch.maximum(self.standardized(scores) - 1, WEIGHT_BELOW * (below - 1))
 
 
 @dataclass(frozen=True)

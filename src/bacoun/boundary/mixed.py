@@ -1,0 +1,166 @@
+"""MixedShell: flows for numbers, a tree for categories; together one density of the row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Generator, Tensor
+
+from bacoun.boundary.categories import CategoryTree
+from bacoun.boundary.compact import CompactShell
+from bacoun.boundary.flow_shell import FlowShell
+from bacoun.nested import NestedSettings
+from bacoun.randomness import as_generator
+from bacoun.training import OnEpoch
+
+_HELD_OUT = 0.1  # share of the rows that tell how likely new ones are
+_NO_CLASS = -1
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class MixedShell(NestedSettings):
+    """Edge points of tables with categories, which are columns of codes 0, 1, ...
+
+    The density of a row is p(class) p(numbers | class) p(categories | class, numbers), summed over
+    the classes: flows know the first part, a `CategoryTree` the second. An edge point is numbers on
+    the edge with likely categories or, in half of the cases, with about half of the categories
+    drawn at random. Without numbers, all edge points are of the second kind.
+
+    Parameters
+    ----------
+    shell : CompactShell or FlowShell, optional
+        Flows and shell of the numbers. None: `CompactShell()`.
+    """
+
+    shell: CompactShell | FlowShell | None = None
+
+    def _default_part(self, name: str, value: Any) -> Any:
+        return CompactShell() if name == "shell" and value is None else None
+
+    def fit(
+        self,
+        points: Tensor,
+        labels: Tensor,
+        *,
+        n_categories: Sequence[int],
+        generator: Generator | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
+        """Fit flows and tree to points (N, D) with labels (N,).
+
+        Parameters
+        ----------
+        n_categories : sequence of int, of length D
+            Number of categories of each column; 0 if it is continuous.
+        """
+        generator = as_generator(generator)
+        self.n_categories_ = list(n_categories)
+        numbers, codes = self._split(points)
+        self.shell_ = None
+        if numbers.shape[1] > 0:
+            self.shell_ = self._part("shell")
+            self.shell_.fit(numbers, labels, generator=generator, on_epoch=on_epoch)
+            self.held_out_rows_ = self.shell_.held_out_rows_
+        else:
+            order = torch.randperm(len(points), generator=generator)
+            self.held_out_rows_ = order[: int(_HELD_OUT * len(points))].to(points.device)
+        groups = labels if self._flows is None or self._flows.per_class else 0 * labels
+        sizes = torch.bincount(groups).double()
+        self.log_weights_ = (sizes / sizes.sum()).log().to(points)
+        kept = torch.ones(len(points), dtype=torch.bool, device=points.device)
+        kept[self.held_out_rows_] = False
+        kept |= torch.bincount(groups[kept], minlength=len(sizes))[groups] == 0
+        known = [size for size in self.n_categories_ if size > 0]
+        self.tree_ = CategoryTree().fit(codes[kept], known, numbers[kept], groups[kept])
+        return self
+
+    @property
+    def _flows(self) -> FlowShell | None:
+        return self.shell_.shell_ if isinstance(self.shell_, CompactShell) else self.shell_
+
+    def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Numbers (N, M) and codes (N, C) of points (N, D)."""
+        is_category = torch.tensor(self.n_categories_, device=points.device) > 0
+        return points[:, ~is_category], points[:, is_category]
+
+    def _join(self, numbers: Tensor, codes: Tensor) -> Tensor:
+        """Undo `_split`."""
+        is_category = torch.tensor(self.n_categories_, device=numbers.device) > 0
+        points = numbers.new_empty(len(numbers), len(is_category))
+        points[:, ~is_category], points[:, is_category] = numbers, codes
+        return points
+
+    def sample(self, n_points: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw edge points (n_points, D), and the class (n_points,) whose edge each is on.
+
+        The class is -1 where categories were drawn at random.
+        """
+        n_groups, device = len(self.log_weights_), self.log_weights_.device
+        labels: Tensor | None = torch.randint(n_groups, (n_points,), generator=generator).to(device)
+        numbers = self.log_weights_.new_zeros(n_points, 0)
+        if self.shell_ is not None:
+            numbers, labels = self.shell_.sample(n_points, generator=generator)
+        unknown = torch.full((n_points,), _NO_CLASS, device=device)
+        groups = unknown - _NO_CLASS if labels is None else labels
+        codes = self.tree_.sample(numbers, groups, generator)
+        at_random = torch.rand(n_points, generator=generator).to(device) < self._share_at_random
+        replaced = torch.rand(codes.shape, generator=generator).to(device) < 0.5
+        uniform = torch.rand(codes.shape, generator=generator).to(device)
+        any_code = (uniform * uniform.new_tensor(self.tree_.sizes_)).floor()
+        codes = torch.where(at_random[:, None] & replaced, any_code, codes)
+        edge = self._join(numbers, codes)
+        return edge, unknown if labels is None else torch.where(at_random, unknown, labels)
+
+    @property
+    def _share_at_random(self) -> float:
+        return 1.0 if self.shell_ is None else 0.5
+
+    def class_log_prob(self, points: Tensor) -> Tensor:
+        """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
+        numbers, codes = self._split(points)
+        if self.shell_ is None:
+            return self._categories_log_prob(numbers, codes)
+        return self.shell_.class_log_prob(numbers) + self.tree_.log_prob(codes, numbers)
+
+    def _categories_log_prob(self, numbers: Tensor, codes: Tensor) -> Tensor:
+        return self.log_weights_[:, None] + self.tree_.log_prob(codes, numbers)
+
+    def log_prob(self, points: Tensor) -> Tensor:
+        """Log density (N,) of points (N, D): of the numbers, plus that of the categories."""
+        return torch.logsumexp(self.class_log_prob(points), dim=0)
+
+    def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
+        """How unusual (N,) points (N, D) are: the whole row, its numbers, and its categories.
+
+        In the density of the whole row, many ordinary columns could outweigh an unusual one.
+        """
+        numbers, codes = self._split(points)
+        categories = -torch.logsumexp(self._categories_log_prob(numbers, codes), dim=0)
+        if self.shell_ is None:
+            return {"categories": categories}
+        whole, scores = -self.log_prob(points), self.shell_.unfamiliarity(numbers)
+        return {
+            "density": whole,
+            "numbers": scores.pop("density"),
+            "categories": categories,
+        } | scores
+
+    def get_state(self) -> dict[str, Any]:
+        """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
+        names = ("n_categories", "log_weights", "held_out_rows")
+        state = {name: getattr(self, f"{name}_") for name in names}
+        shell = None if self.shell_ is None else self.shell_.get_state()
+        return state | {"shell": shell, "tree": self.tree_.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Undo `get_state`."""
+        for name in ("n_categories", "log_weights", "held_out_rows"):
+            setattr(self, f"{name}_", state[name])
+        self.tree_ = CategoryTree().set_state(state["tree"])
+        self.shell_ = None
+        if state["shell"] is not None:
+            self.shell_ = self._part("shell").set_state(state["shell"])
+        return self

@@ -1,0 +1,116 @@
+"""Why a row is deferred: the columns that make it unlikely, or that stand between two classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+MAX_REPAIRS = 3
+
+
+class Unseen(NamedTuple):
+    """Something in a row that training did not have.
+
+    Attributes
+    ----------
+    column : str
+        Where it is; "" for the row as a whole.
+    words : str
+        What it is.
+    """
+
+    column: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.words}".strip()
+
+
+class Surprise(NamedTuple):
+    """A column of a row that is unlike what the others suggest.
+
+    Attributes
+    ----------
+    column : str
+    value : str
+        What the row has.
+    expected : str
+        The likeliest value given the other columns.
+    nats : float
+        How much the log density of the row grows with the expected value.
+    """
+
+    column: str
+    value: str
+    expected: str
+    nats: float
+
+    def __str__(self) -> str:
+        return f"{self.column} = {self.value} (expected {self.expected}, {self.nats:.3g} nats)"
+
+
+class Pull(NamedTuple):
+    """A column of a row that speaks for one of two classes.
+
+    Attributes
+    ----------
+    column, value, label : str
+        The value speaks for the class `label`.
+    log_odds : float
+        By how much it changes the log-odds of the two classes, compared with usual values.
+    """
+
+    column: str
+    value: str
+    label: str
+    log_odds: float
+
+    def __str__(self) -> str:
+        return f"{self.column} = {self.value} speaks for {self.label}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a row is deferred.
+
+    Attributes
+    ----------
+    reason : {"unfamiliar", "ambiguous", ""}
+        As decided by the model's rule; "" if the row is accepted.
+    surprises : tuple of Surprise
+        All columns, the most surprising first; those that were replaced come before others. Empty
+        for an ambiguous row.
+    n_repairs : int
+        How many columns, at most three, have to be replaced until the row is familiar; 0 if three
+        are not enough.
+    unseen : tuple of Unseen
+        What was never seen in training, such as a new category.
+    classes : tuple of (str, float)
+        The two most likely classes of an ambiguous row, and their probabilities.
+    pulls : tuple of Pull
+        The columns of an ambiguous row that change these most, the strongest first.
+    """
+
+    reason: str
+    surprises: tuple[Surprise, ...] = ()
+    n_repairs: int = 0
+    unseen: tuple[Unseen, ...] = ()
+    classes: tuple[tuple[str, float], ...] = ()
+    pulls: tuple[Pull, ...] = ()
+
+    def __str__(self) -> str:
+        """One line, as in the column `because` of a scored table; "" if the row is accepted."""
+        if self.reason == "ambiguous":
+            either = " or ".join(f"{label} ({p:.2f})" for label, p in self.classes)
+            return "; ".join([either, *map(str, self.pulls[:MAX_REPAIRS])])
+        if self.reason != "unfamiliar":
+            return ""
+        told = list(map(str, self.unseen[:MAX_REPAIRS]))
+        if len(self.unseen) > MAX_REPAIRS:
+            told.append(f"{len(self.unseen) - MAX_REPAIRS} more not seen in training")
+        named = {each.column for each in self.unseen}
+        repaired = self.surprises[: self.n_repairs or MAX_REPAIRS]
+        told += [str(each) for each in repaired if each.column not in named]
+        if self.n_repairs == 0 and not self.unseen:
+            told.append(f"no {MAX_REPAIRS} columns explain it")
+        return "; ".join(told)

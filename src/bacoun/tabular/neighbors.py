@@ -1,0 +1,110 @@
+"""Neighborhood: which rows are farther from the training rows than any of them from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bacoun.randomness import threads_for
+
+_NEIGHBORS = (1, 5)  # distances are measured to the nearest row, and to the fifth
+_MAX_ROWS = 10_000  # that are kept, drawn at random
+_MAX_LEVELS = 100  # of a category; others have no part in distances
+_N_FIRST = 256  # kept rows to try first: most new rows have enough neighbors among these
+_CHUNK = 2048
+
+
+@dataclass(frozen=True)
+class Neighborhood:
+    """Known rows, and the largest distance of one to its nearest and to its fifth neighbor.
+
+    Distances are Euclidean, between standardized numbers and one-hot encoded categories. A row that
+    is farther from all known rows than they are from each other is outside of what was seen,
+    however likely a flow may find it.
+
+    Attributes
+    ----------
+    rows : ndarray of float32 of shape (n, D)
+        Known rows in random order; numbers are standardized, categories 0, 1, ...
+    n_categories : list of int of length D
+        Number of categories of each column; 0 if it is continuous.
+    limits : list of float
+        Largest distances of a known row to its nearest and to its fifth neighbor; empty if there
+        are too few rows to say.
+    """
+
+    rows: np.ndarray
+    n_categories: list[int]
+    limits: list[float]
+
+    @classmethod
+    def fit(cls, rows: np.ndarray, n_categories: Sequence[int], random_state: int) -> Self:
+        """Keep known rows (N, D), or some of them, and measure their distances.
+
+        Parameters
+        ----------
+        random_state : int
+            Seed of the order of the rows and, if there are more than 10,000, of their choice.
+        """
+        order = np.random.default_rng(random_state).permutation(len(rows))[:_MAX_ROWS]
+        kept, sizes = rows[order].astype(np.float32), list(n_categories)
+        if len(kept) <= max(_NEIGHBORS):
+            return cls(kept, sizes, [])
+        # Each row is its own nearest neighbor.
+        distances = _distances(kept, kept, sizes, [nth + 1 for nth in _NEIGHBORS])
+        return cls(kept, sizes, distances.max(axis=0).tolist())
+
+    def is_outside(self, rows: np.ndarray) -> np.ndarray:
+        """Whether each of the rows (N, D) is outside, (N,)."""
+        rows, left = rows.astype(np.float32), np.arange(len(rows))
+        outside = np.zeros(len(rows), dtype=bool)
+        if not self.limits:
+            return outside
+        limits = np.array(self.limits) * (1 + 1e-4)  # more than rounding
+        for kept in (self.rows[:_N_FIRST], self.rows):
+            distances = _distances(rows[left], kept, self.n_categories, _NEIGHBORS)
+            left = left[(distances > limits).any(axis=1)]
+        outside[left] = True
+        return outside
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values and tensors."""
+        rows = torch.from_numpy(self.rows)
+        return {"rows": rows, "n_categories": self.n_categories, "limits": self.limits}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`."""
+        return cls(content["rows"].numpy(), content["n_categories"], content["limits"])
+
+
+def _distances(
+    rows: np.ndarray, kept: np.ndarray, sizes: list[int], neighbors: Sequence[int]
+) -> np.ndarray:
+    """Distances (N, m) of rows (N, D) to the nearest, fifth, ... of the kept ones (n, D)."""
+    ours = _one_hot(kept, sizes)
+    squares, places = ours.square().sum(dim=1), [nth - 1 for nth in neighbors]
+    found = [np.empty((0, len(places)))]
+    with threads_for(ours.numel() * _CHUNK):
+        for start in range(0, len(rows), _CHUNK):
+            theirs = _one_hot(rows[start : start + _CHUNK], sizes)
+            own = theirs.square().sum(dim=1, keepdim=True)
+            distances = (own + squares).addmm_(theirs, ours.T, alpha=-2)
+            nearest = distances.topk(max(neighbors), dim=1, largest=False).values[:, places]
+            found.append(nearest.clamp(min=0).sqrt().numpy())
+    return np.concatenate(found)
+
+
+def _one_hot(rows: np.ndarray, sizes: list[int]) -> Tensor:
+    """Numbers as they are, categories one-hot encoded, all of them 0 for one that is unknown."""
+    is_number = np.array(sizes) == 0
+    columns = [rows[:, is_number]]
+    for column, size in enumerate(sizes):
+        if 0 < size <= _MAX_LEVELS:
+            columns.append(rows[:, column, None] == np.arange(size, dtype=np.float32))
+    return torch.from_numpy(np.concatenate(columns, axis=1, dtype=np.float32))
