@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup demo browser test lint docs bench reproduce clean
+.PHONY: setup demo browser test lint docs bench reproduce made-tables clean
 
 setup: $(VENV)/installed
 
@@ -42,6 +42,11 @@ lint: setup
 # Two workers, one thread each: small torch models are fastest that way, and no test times anything.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
+
+# The long form of a test: new tables, made at random, go the whole way from file to stored model.
+MADE_TABLES ?= 10000
+made-tables: setup
+	OMP_NUM_THREADS=1 BACOUN_MADE_TABLES=$(MADE_TABLES) $(BIN)/pytest tests/tabular/test_made_tables.py
 
 # The site in site/, warnings are errors. The variable keeps the theme from speaking of its successor.
 docs: setup

@@ -112,13 +112,17 @@ def main() -> None:
 
 
 def noticed(record: Record, accident: str, detector: str) -> tuple[float | None, ...]:
-    """Mean over runs of the share flagged of all rows, of the outside rows, and of refusals."""
+    """Share flagged of all rows and share of refusals, means over runs; share of all outside rows.
+
+    Some runs have a single outside row, so that a mean over runs would be mostly noise.
+    """
     happened = [run["accidents"].get(accident) for run in record["runs"].values()]
     counts = [(each, *each[detector]) for each in happened if each is not None]
     everywhere = [flags / each["rows"] for each, flags, _, _ in counts]
-    beyond = [flags / each["outside"] for each, _, flags, _ in counts if each["outside"]]
+    n_outside = sum(each["outside"] for each, *_ in counts)
+    beyond = sum(flags for _, _, flags, _ in counts) / n_outside if n_outside else None
     refused = [refusal for *_, refusal in counts]
-    return mean_of(everywhere), mean_of(beyond), mean_of(refused)
+    return mean_of(everywhere), beyond, mean_of(refused)
 
 
 def accident_rows(record: Record) -> tuple[list[str], list[list[str]]]:
@@ -133,11 +137,11 @@ def accident_rows(record: Record) -> tuple[list[str], list[list[str]]]:
         ]
         if not happened:
             continue
-        outside = mean_of([each["outside"] / each["rows"] for each in happened])
+        outside = sum(each["outside"] for each in happened)
         found = {name: noticed(record, accident, name) for name in NAMES}
         cells = [f"{in_percent(found[name][0])} | {in_percent(found[name][1])}" for name in NAMES]
         refused = in_percent(found["bacoun"][2])
-        rows.append([accident, str(len(happened)), in_percent(outside), *cells, refused])
+        rows.append([accident, str(len(happened)), f"{outside:,}", *cells, refused])
     return header, rows
 
 

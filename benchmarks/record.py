@@ -82,7 +82,9 @@ def mean_of(values: list[float | None]) -> float | None:
 
 def in_percent(share: float | None) -> str:
     """A share as text, a dash if there is none."""
-    return "-" if share is None else f"{100 * share:.0f}"
+    if share is None:
+        return "-"
+    return f"{100 * share:.1f}" if 0.985 < share < 1 else f"{100 * share:.0f}"
 
 
 def rich_table(title: str, header: list[str], rows: list[list[str]]) -> Table:

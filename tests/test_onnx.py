@@ -186,6 +186,133 @@ def test_metadata_name_classes_and_columns(fast, moons, tmp_path):
     assert about["bacoun_version"] == __version__
 
 
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def make_table(n_rows=240, seed=0):
+    """Categories, one of them with gaps, numbers, one of them with gaps, a date and a boolean."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 3, n_rows)
+    dose = rng.normal(kind, 1)
+    dose[rng.random(n_rows) < 0.2] = np.nan
+    ward = rng.choice(["A", "B", "C"], n_rows).astype(object)
+    ward[rng.random(n_rows) < 0.1] = None
+    days = pd.to_timedelta(rng.integers(0, 900, n_rows), "D")
+    return pd.DataFrame(
+        {
+            "ward": ward,
+            "age": rng.normal(40 + 10 * kind, 9),
+            "dose": dose,
+            "seen": pd.Timestamp("2020-01-01") + days,
+            "smoker": rng.random(n_rows) < 0.3 + 0.2 * kind,
+            "site": np.where(ward == "A", "north", rng.choice(["north", "south"], n_rows)),
+            "label": kind,
+        }
+    )
+
+
+def with_unseen_codes(points, columns, seed=1):
+    """Rows of which each has one category that was not in training, then rows of only such."""
+    rng = np.random.default_rng(seed)
+    one, rows = points.copy(), np.arange(len(points))
+    one[rows, rng.choice(columns, len(points))] = rng.choice([-1, 99, 1e6, 0.5, 1.5], len(points))
+    every = points.copy()
+    every[:, columns] = -1
+    return np.concatenate([points, one, every])
+
+
+@pytest.fixture(scope="module")
+def table(fast):
+    tabular = pytest.importorskip("bacoun.tabular")
+    return tabular.TableModel.fit(make_table(), "label", classifier=fast())
+
+
+def test_the_graph_agrees_on_a_table_of_all_kinds_of_columns(table, tmp_path):
+    names = table.encoder.feature_names_
+    assert {"ward", "dose missing", "seen", "seen month", "seen weekday", "smoker"} < set(names)
+    assert list(table.classifier.doubt_.tails) == ["density", "numbers", "categories"]
+    points = table.encoder.transform(make_table(100, 1))
+    X = with_unseen_codes(points, table.encoder.categorical_features_)
+    far = points.copy()
+    far[:, names.index("age")] += 10.0 ** np.arange(1, 101).clip(max=12)
+    assert_agrees(table.classifier, np.concatenate([X, far]), tmp_path / "model.onnx")
+
+
+def test_every_way_to_be_unseen_is_the_same_in_the_graph(table, tmp_path):
+    export_onnx(table.classifier, tmp_path / "model.onnx")
+    (row,) = table.encoder.transform(make_table(1, 2))
+    rows = np.tile(row, (7, 1))
+    rows[:, 0] = [-1, 4, 99, 1e9, 0.5, -0.5, np.nan]
+    for name, values in run(tmp_path / "model.onnx", rows).items():
+        np.testing.assert_allclose(values, values[:1].repeat(7, axis=0), atol=1e-5, err_msg=name)
+    known, unseen = run(tmp_path / "model.onnx", [row, rows[0]])["ood_score"]
+    assert unseen > known + 1
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_graph_agrees_on_a_table_of_categories_alone(fast, tmp_path, n_classes):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, size, 200) for size in (2, 3, 5, 12)]).astype(float)
+    X[:, 2] = np.where(rng.random(200) < 0.9, X[:, 1], X[:, 2])
+    y = (X[:, 1] + rng.integers(0, 2, 200)) % n_classes
+    model = fast(categorical_features=range(4)).fit(X, y)
+    assert list(model.doubt_.tails) == ["categories"]
+    assert_agrees(model, with_unseen_codes(X, range(4)), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"boundary": CompactShell(shell=FlowShell(epochs=3, blocks=2))},
+        {"boundary": FlowShell(epochs=3, blocks=1, per_class=False)},
+        {"boundary": FlowShell(blocks=0)},
+        {"boundary": None},
+        {"ood_prior": 0.0},
+        {"features": LearnedFeatures(hidden=(16,), epochs=5, embedding=1, joint_softmax=True)},
+    ],
+    ids=["compact", "one flow", "Gaussians", "nlm", "no doubt", "joint softmax"],
+)
+def test_the_graph_with_categories_agrees_whatever_the_steps(fast, moons, tmp_path, settings):
+    codes = np.random.default_rng(0).integers(0, 4, (len(moons[0]), 2))
+    X = np.column_stack([codes[:, 0], moons[0], codes[:, 1]])
+    model = fast(categorical_features=[0, 3], **settings).fit(X, moons[1])
+    assert_agrees(model, with_unseen_codes(X, [0, 3]), tmp_path / "model.onnx")
+
+
+def test_a_category_may_depend_on_a_number_in_the_graph(fast, tmp_path):
+    rng = np.random.default_rng(0)
+    numbers = rng.standard_normal((300, 2))
+    X = np.column_stack([numbers, numbers[:, 0] > 0.4])
+    model = fast(categorical_features=[2]).fit(X, numbers[:, 1] > 0)
+    assert model.boundary_.tree_.parents_ == [1]  # columns are the category, then the numbers
+    cuts = model.boundary_.tree_.cuts_.numpy() * model.scale_[:2, None] + model.mean_[:2, None]
+    on_cuts = np.column_stack([*cuts, np.zeros(cuts.shape[1])])
+    swapped = np.column_stack([numbers, 1 - X[:, 2]])
+    assert_agrees(model, np.concatenate([X, swapped, on_cuts]), tmp_path / "model.onnx")
+
+
+def test_a_timestamp_in_seconds_moves_no_probability(fast, moons, tmp_path):
+    """In single precision, seconds since 1970 would be rounded to minutes."""
+    rng = np.random.default_rng(0)
+    seconds = 1.7e9 + 1e6 * moons[0][:, 0] + rng.integers(0, 60, len(moons[0]))
+    X = np.column_stack([seconds, moons[0][:, 1]])
+    model = fast().fit(X, moons[1])
+    rounded = np.abs(model.predict_proba(X.astype(np.float32)) - model.predict_proba(X))
+    assert rounded.max() > 0
+    assert_agrees(model, X, tmp_path / "model.onnx")
+
+
+def test_minutes_of_a_timestamp_count(fast, tmp_path):
+    """A narrow range far from zero, of which float32 would keep a few values only."""
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 2
+    X = np.column_stack([1.7e9 + 100 * y + rng.normal(0, 20, 200), rng.standard_normal(200)])
+    model = fast().fit(X, y)
+    rounded = model.predict_proba(X.astype(np.float32)) - model.predict_proba(X)
+    assert np.abs(rounded).max() > 0.04
+    assert_agrees(model, X, tmp_path / "model.onnx")
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 

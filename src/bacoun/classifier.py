@@ -262,8 +262,10 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             unset = [name for name, value in boundary.get_params().items() if value is None]
             own = {name: self.n_jobs for name in unset if name.rpartition("__")[2] == "n_jobs"}
             boundary.set_params(**own)
-        if boundary is not None and self.categorical_features:
-            boundary = _with_categories(boundary)
+        if self.categorical_features is not None and len(self.categorical_features) > 0:
+            boundary = None if boundary is None else _with_categories(boundary)
+        elif isinstance(boundary, MixedShell):
+            boundary = boundary._part("shell")
         told = isinstance(features, EdgeAwareFeatureMap) or hasattr(boundary, "log_prob")
         if boundary is not None and self.ood_prior > 0 and not told:
             raise ValueError(

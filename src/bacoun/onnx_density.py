@@ -79,10 +79,12 @@ def add_codes(
     graph: Graph, points: str, categories: np.ndarray, sizes: np.ndarray
 ) -> tuple[str, str]:
     """Codes (N, C) of categories, as integers, and whether each was seen in training."""
-    codes = graph.add("Gather", points, categories, axis=1)
-    codes = graph.add("Cast", codes, to=graph.integer)
+    given = graph.add("Gather", points, categories, axis=1)
+    codes = graph.add("Cast", given, to=graph.integer)
+    whole = graph.add("Equal", graph.add("Cast", codes, to=graph.float), given)
     above = graph.add("GreaterOrEqual", codes, np.array(0))
-    return codes, graph.add("And", above, graph.add("Less", codes, sizes))
+    known = graph.add("And", above, graph.add("Less", codes, sizes))
+    return codes, graph.add("And", known, whole)
 
 
 def _add_columns(

@@ -39,7 +39,8 @@ def export_onnx(
     The graph takes `X`, float64 of shape (N, D) for any N, in the units of the training set, and
     gives `probabilities` (N, K), `total`, `aleatoric`, `epistemic` and, with doubt, `ood_score` and
     `p_ood`, the `ood_probability`, each (N,). Its metadata hold
-    `classes` and `feature_names` as JSON, and `bacoun_version`. It checks nothing: NaN gives NaN.
+    `classes` and `feature_names` as JSON, and `bacoun_version`. It checks nothing: NaN gives NaN,
+    or counts as unseen in a category.
 
     Parameters
     ----------

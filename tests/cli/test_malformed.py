@@ -269,7 +269,7 @@ def test_a_gap_where_training_had_none_is_unfamiliar(run, model, tmp_path, name,
     assert f"'{name}' has gaps in 17 % of the rows; it had none in training" in err
     scored = read_table(tmp_path / "scored.csv")
     assert scored["reason"][2] == "unfamiliar"
-    assert scored["because"][2].startswith("1 missing values (at most 0 in training)")
+    assert scored["because"][2].startswith("missing values = 1 (at most 0 in training); ")
 
 
 # --- unusual but valid formats -------------------------------------------------------------------

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from bacoun.features.networks import Dropout, convolutional, make_body, perceptron
+from bacoun.features.networks import (
+    Dropout,
+    MixedInputs,
+    convolutional,
+    make_body,
+    perceptron,
+)
 from bacoun.randomness import as_generator, seeded
 
 
@@ -110,3 +116,83 @@ def test_tiny_images_are_refused():
 def test_rows_that_are_no_square_image_are_named(n_inputs):
     with pytest.raises(ValueError, match=rf"square ones as rows of pixels; got {n_inputs} "):
         make_body("convolutional", (n_inputs,), [8], 0.0)
+
+
+# --- numbers and categories -----------------------------------------------------------------------
+
+SIZES = [0, 3, 0, 5]  # number, category, number, category
+
+
+def mixed_inputs(width: int = 4, dropout: float = 0.0) -> MixedInputs:
+    with seeded(as_generator(0)):
+        return MixedInputs(SIZES, width, dropout)
+
+
+def mixed_points(n_points: int) -> torch.Tensor:
+    with seeded(as_generator(1)):
+        numbers = torch.randn(n_points, 2)
+        codes = torch.stack([torch.randint(size, (n_points,)) for size in (3, 5)], dim=1)
+    return torch.stack([numbers[:, 0], codes[:, 0], numbers[:, 1], codes[:, 1]], dim=1)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_an_embedding_is_one_hot_times_a_matrix(width):
+    inputs, points = mixed_inputs(width), mixed_points(40)
+    matrices = inputs.embedding.weight[:-1].split([3, 5])  # the last row is for what is unseen
+    columns = [
+        nn.functional.one_hot(points[:, column].long(), size).float() @ matrix
+        for column, size, matrix in zip((1, 3), (3, 5), matrices, strict=True)
+    ]
+    out = inputs(points)
+    assert out.shape == (40, inputs.n_outputs) == (40, 2 + 2 * width)
+    torch.testing.assert_close(out, torch.cat([points[:, [0, 2]], *columns], dim=1))
+
+
+@pytest.mark.parametrize("code", [-1, 3, 4, 1e5, 1e30, 0.5, -0.5, math.nan])
+def test_the_embedding_of_what_is_unseen_is_zero_and_stays_so(code):
+    inputs, points = mixed_inputs(), mixed_points(3)
+    points[1, 1] = code
+    out = inputs(points)
+    assert (out[1, 2:6] == 0).all()
+    assert (out[[0, 2], 2:6] != 0).all()
+    assert (out[:, 6:] != 0).all()  # the other category is what it was
+    out.square().sum().backward()
+    assert (inputs.embedding.weight.grad[-1] == 0).all()
+    assert (inputs.embedding.weight.grad[:3] != 0).any()
+
+
+def test_categories_are_hidden_in_training_only():
+    inputs, points = mixed_inputs(dropout=0.4), mixed_points(30)
+    plain = mixed_inputs()(points)
+    assert torch.equal(inputs.eval()(points), plain)
+    with seeded(as_generator(2)):
+        shown = inputs.train()(points)
+    assert torch.equal(shown[:, :2], plain[:, :2])  # numbers are never hidden
+    assert not torch.equal(shown, plain)
+
+
+def test_a_hidden_category_is_hidden_as_a_whole_and_the_mean_stays():
+    rate, n = 0.3, 40_000
+    inputs = mixed_inputs(dropout=rate).train()
+    points = mixed_points(1).expand(n, -1)
+    with seeded(as_generator(3)):
+        embedded = inputs(points)[:, 2:].detach().unflatten(1, (2, 4))
+    hidden = embedded == 0
+    assert torch.equal(hidden.any(dim=2), hidden.all(dim=2))
+    shares = hidden[:, :, 0].double().mean(dim=0)
+    torch.testing.assert_close(shares, torch.full((2,), rate).double(), atol=0.015, rtol=0)
+    both = hidden[:, :, 0].all(dim=1).double().mean()
+    assert float(both) == pytest.approx(rate**2, abs=0.01)  # one does not depend on the other
+    expected = mixed_inputs()(points[:1])[0, 2:].unflatten(0, (2, 4))
+    torch.testing.assert_close(embedded.mean(dim=0), expected, atol=0, rtol=0.03)
+
+
+def test_columns_are_taken_from_where_they_are():
+    inputs = mixed_inputs().eval()
+    points = mixed_points(20)
+    moved = MixedInputs([5, 0, 0, 3], 4, 0.0)
+    with torch.no_grad():
+        matrices = inputs.embedding.weight[:-1].split([3, 5])
+        moved.embedding.weight[:-1] = torch.cat(matrices[::-1])
+    out, again = inputs(points), moved(points[:, [3, 0, 2, 1]])
+    torch.testing.assert_close(again, out[:, [0, 1, 6, 7, 8, 9, 2, 3, 4, 5]])

@@ -137,12 +137,18 @@ class CompactShell(NestedSettings):
         codes, residuals = self._split(points)
         return self._with_residual(self.shell_.log_prob(codes), residuals)
 
-    def class_log_prob(self, points: Tensor) -> Tensor:
-        """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
+    def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """Log of p(class) times the density of points (N, D) in each class, (K, N).
+
+        Parameters
+        ----------
+        wanted : Tensor of bool of shape (K, N), optional
+            Which of them to compute; the others are -inf.
+        """
         if not self.compact_:
-            return self.shell_.class_log_prob(points)
+            return self.shell_.class_log_prob(points, wanted)
         codes, residuals = self._split(points)
-        return self._with_residual(self.shell_.class_log_prob(codes), residuals)
+        return self._with_residual(self.shell_.class_log_prob(codes, wanted), residuals)
 
     def _with_residual(self, value: Tensor, residuals: Tensor) -> Tensor:
         """Log density (..., N) of codes, plus that of residuals (N, D)."""

@@ -199,12 +199,22 @@ class FlowShell(FlowSettings):
         """Log density (N,) of points (N, D) under the mixture of flows weighted by class size."""
         return torch.logsumexp(self.class_log_prob(points), dim=0)
 
-    def class_log_prob(self, points: Tensor) -> Tensor:
+    def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Log of p(class) times the density of points (N, D) under the flow of each class, (K, N).
 
         With one flow for all classes, K is 1.
+
+        Parameters
+        ----------
+        wanted : Tensor of bool of shape (K, N), optional
+            Which of them to compute; the others are -inf.
         """
-        each = torch.stack([flow.log_prob(points) for flow in self.flows_])
+        if wanted is None or self.classes_ is None:
+            each = torch.stack([flow.log_prob(points) for flow in self.flows_])
+        else:
+            each = points.new_full((len(self.flows_), len(points)), -torch.inf)
+            for index, flow in enumerate(self.flows_):
+                each[index, wanted[index]] = flow.log_prob(points[wanted[index]])
         return each + self.log_weights_[:, None]
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:

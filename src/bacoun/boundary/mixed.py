@@ -118,12 +118,18 @@ class MixedShell(NestedSettings):
     def _share_at_random(self) -> float:
         return 1.0 if self.shell_ is None else 0.5
 
-    def class_log_prob(self, points: Tensor) -> Tensor:
-        """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
+    def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """Log of p(class) times the density of points (N, D) in each class, (K, N).
+
+        Parameters
+        ----------
+        wanted : Tensor of bool of shape (K, N), optional
+            Which of them to compute; the others are -inf if the points have numbers.
+        """
         numbers, codes = self._split(points)
         if self.shell_ is None:
             return self._categories_log_prob(numbers, codes)
-        return self.shell_.class_log_prob(numbers) + self.tree_.log_prob(codes, numbers)
+        return self.shell_.class_log_prob(numbers, wanted) + self.tree_.log_prob(codes, numbers)
 
     def _categories_log_prob(self, numbers: Tensor, codes: Tensor) -> Tensor:
         return self.log_weights_[:, None] + self.tree_.log_prob(codes, numbers)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bacoun.checkpoint import Checkpoint
     from bacoun.tabular import TableModel
 
-_INDENT = 12  # of the text after the names of its lines
-
 
 def fit(
     train: Annotated[Path, typer.Argument(help="Training table: .csv, .tsv or .parquet.")],
@@ -129,11 +127,12 @@ def _summary(model: TableModel, out: Path) -> str:
     rule = model.rule.summary().splitlines()
     if model.rule.acceptance is None:
         rule.insert(-1, facts["error_bound"])
+    by_time = facts["calibrated_on"] != "random rows"
+    period = f" ({facts['calibrated_on']})" if by_time else ""
     lines = {
         "rows": f"{facts['rows']}: {facts['training_rows']} for training, "
-        f"{facts['calibration_rows']} for calibration"
+        f"{facts['calibration_rows']} for calibration{period}"
         + (f", {facts['copies']} copies of others" if facts["copies"] else ""),
-        "calibrated": facts["calibrated_on"] if facts["calibrated_on"] != "random rows" else "",
         "drift": facts["drift"],
         "classes": ", ".join(f"{label} ({rows})" for label, rows in facts["classes"].items()),
         "columns": f"{facts['features']} features from {len(model.encoder.columns_)} columns",
@@ -141,8 +140,8 @@ def _summary(model: TableModel, out: Path) -> str:
         "quality": f"accuracy {facts['accuracy']:.3f}, AUC {auc}, ECE {facts['ece']:.3f} on the "
         "calibration rows",
         "health": f"{health.inference}, {health.n_draws} draws{mixing}",
-        "deferral": ("\n" + " " * _INDENT).join(rule),
+        "deferral": ("\n" + " " * 10).join(rule),
         "model": str(out),
         "next": f"bacoun predict {out} NEW.csv --out scored.csv",
     }
-    return "\n".join(f"{name:<{_INDENT}}{text}" for name, text in lines.items() if text)
+    return "\n".join(f"{name:<10}{text}" for name, text in lines.items() if text)

@@ -60,8 +60,9 @@ class MixedInputs(nn.Module):
 
     def forward(self, points: Tensor) -> Tensor:
         """Inputs (N, n_outputs) of the first layer, from points (N, D)."""
-        numbers, codes = points[:, ~self.is_category], points[:, self.is_category].long()
-        known = (codes >= 0) & (codes < self.sizes)
+        numbers, given = points[:, ~self.is_category], points[:, self.is_category]
+        codes = given.long()
+        known = (codes >= 0) & (codes < self.sizes) & (codes == given)
         rows = torch.where(known, codes + self.firsts, self.embedding.num_embeddings - 1)
         shown = self.dropout(numbers.new_ones(*rows.shape, 1))
         return torch.cat([numbers, (self.embedding(rows) * shown).flatten(1)], dim=1)

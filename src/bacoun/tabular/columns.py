@@ -76,7 +76,7 @@ def is_missing(column: pd.Series) -> np.ndarray:
 def equals(column: pd.Series, value: str) -> np.ndarray:
     """Where (N,) a column holds `value`, as text in any case or as the same number."""
     text = as_text(column)
-    same_text = np.array([each.strip().lower() == value.strip().lower() for each in text])
+    same_text = np.array([each.strip().lower() == value.strip().lower() for each in text], bool)
     (number,) = _as_numbers(np.array([value], dtype=object))
     return same_text | (_as_numbers(text) == number)
 

@@ -72,4 +72,5 @@ def weekday(days: np.ndarray) -> np.ndarray:
 def as_text(days: float) -> str:
     """A date, with the time if it is not midnight."""
     moment = datetime.fromtimestamp(round(days * _SECONDS_PER_DAY), UTC)
-    return f"{moment:%Y-%m-%d}" if days == np.floor(days) else f"{moment:%Y-%m-%d %H:%M}"
+    day = moment.date().isoformat()  # %Y would not pad years below 1000
+    return day if days == np.floor(days) else f"{day} {moment:%H:%M}"

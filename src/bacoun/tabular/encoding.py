@@ -41,6 +41,10 @@ class Column:
         continuous.
     fill : float
         Median, in place of a gap in a continuous column.
+    low, high : float
+        Range of a continuous column in training.
+    whole : bool
+        Whether all its values are whole numbers.
     gaps : bool
         Whether training had gaps. If so, a continuous column has a 0/1 feature for them.
     parts : list of str
@@ -52,6 +56,9 @@ class Column:
     date_format: str | None = None
     levels: list[Any] = field(default_factory=list)
     fill: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    whole: bool = False
     gaps: bool = False
     parts: list[str] = field(default_factory=list)
 
@@ -77,8 +84,9 @@ class Column:
                 for part, (number_of, n_levels) in _PARTS.items()
                 if len(np.unique(number_of(present))) == n_levels
             ]
-        fill = float(np.median(present))
-        return cls(name, kind, date_format, fill=fill, gaps=gaps, parts=parts)
+        fill, low, high = map(float, (np.median(present), present.min(), present.max()))
+        whole = bool((present == np.floor(present)).all())
+        return cls(name, kind, date_format, [], fill, low, high, whole, gaps, parts)
 
     @property
     def features(self) -> dict[str, bool]:
@@ -104,17 +112,31 @@ class Column:
             codes = pd.Index(self.levels).get_indexer(pd.Index(values)).astype(np.float64)
             codes[missing] = len(self.levels) if self.gaps else -1
             return codes[:, None], codes < 0
-        filled = np.where(missing, self.fill, values)
+        filled, width = np.where(missing, self.fill, values), self.high - self.low
+        impossible = (filled < self.low - width) | (filled > self.high + width)
         features = [filled, *(_PARTS[part][0](filled) - 1 for part in self.parts)]
         features += [missing] if self.gaps else []
-        return np.column_stack(features).astype(np.float64), missing & (not self.gaps)
+        unseen = impossible | (missing & (not self.gaps))
+        return np.column_stack(features).astype(np.float64), unseen
 
     def decode(self, features: np.ndarray) -> Any:
-        """The value that features (d,) of one row stand for; None is a gap, or what is unseen."""
+        """The value that features (d,) of one row stand for; None is a gap, or what is unseen.
+
+        In a column of whole numbers it is rounded.
+        """
         if self.levels:
             code = int(features[0])
             return self.levels[code] if 0 <= code < len(self.levels) else None
-        return None if self.gaps and features[-1] == 1 else float(features[0])
+        if self.gaps and features[-1] == 1:
+            return None
+        return float(np.round(features[0]) if self.whole else features[0])
+
+    @property
+    def in_training(self) -> str:
+        """What a value that training did not have is compared with, in words."""
+        if self.levels:
+            return "not seen in training"
+        return f"{self.as_text(self.low)} to {self.as_text(self.high)} in training"
 
     def as_text(self, value: Any) -> str:
         """A value, as it is shown to people."""
@@ -124,7 +146,7 @@ class Column:
             return dates.as_text(float(value))
         if self.kind == "boolean":
             return "true" if value == 1 else "false"
-        return str(value) if self.kind == "category" else f"{value:.4g}"
+        return str(value) if self.kind == "category" else f"{value:.6g}"
 
 
 class TableEncoder:
@@ -135,8 +157,9 @@ class TableEncoder:
     sorted order. A gap is a category of its own; in a continuous column it is replaced by the
     median and a 0/1 feature is added. Ids, constant and empty columns are dropped.
 
-    A row is marked as unseen if it has a category that `fit` did not see, a gap where there was
-    none, more gaps than any row of `fit`, or another value in a column that was constant.
+    A row is marked as unseen if it has a category that `fit` did not see, a number or date that is
+    outside the range in `fit` by more than the width of that range, a gap where there was none,
+    more gaps than any row of `fit`, or another value in a column that was constant.
 
     Attributes
     ----------
@@ -212,6 +235,13 @@ class TableEncoder:
         kinds = [kind for column in self.columns_ for kind in column.features.values()]
         return [index for index, is_category in enumerate(kinds) if is_category]
 
+    @property
+    def gap_features_(self) -> list[int]:
+        """Which of the features (D,) say that a number is missing."""
+        ends = np.cumsum([len(column.features) for column in self.columns_])
+        pairs = zip(self.columns_, ends.tolist(), strict=True)
+        return [end - 1 for column, end in pairs if column.gaps and not column.levels]
+
     def transform(self, frame: pd.DataFrame) -> np.ndarray:
         """Features (N, D), in float64, of a table with the same columns in any order."""
         return self.transform_with_unseen(frame)[0]
@@ -235,19 +265,17 @@ class TableEncoder:
         for column in self.columns_:
             given = values[column.name]
             for row in np.flatnonzero(column.encode(given)[1]):
-                words = "is missing (never in training)"
-                if not pd.isna(given[row]):
-                    words = f"= {column.as_text(given[row])} (not seen in training)"
-                found[row].append(Unseen(column.name, words))
+                training = "never in training" if pd.isna(given[row]) else column.in_training
+                found[row].append(Unseen(column.name, column.as_text(given[row]), training))
         for name, value in self.constants_.items():
             if name in frame:
                 given = columns.as_text(frame[name])
                 for row in np.flatnonzero(~columns.equals(frame[name], value)):
-                    found[row].append(Unseen(name, f"= {given[row]} (always {value} in training)"))
+                    found[row].append(Unseen(name, given[row], f"always {value} in training"))
         n_missing, most = _n_missing(values), self.max_missing_
         for row in np.flatnonzero(n_missing > most):
-            words = f"{n_missing[row]} missing values (at most {most} in training)"
-            found[row].insert(0, Unseen("", words))
+            training = f"at most {most} in training"
+            found[row].insert(0, Unseen("missing values", str(n_missing[row]), training))
         return list(map(tuple, found))
 
     def typed(self, frame: pd.DataFrame) -> pd.DataFrame:

@@ -8,154 +8,113 @@ come first, because a flow says little about where it was not fitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import torch
 
 from bacoun.classifier import BaCOUnClassifier
-from bacoun.tabular.encoding import Column, TableEncoder
+from bacoun.deferral import DeferralRule
+from bacoun.randomness import threads_for
+from bacoun.tabular.encoding import TableEncoder
 from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Pull, Surprise
+from bacoun.tabular.neighbors import Neighborhood
+from bacoun.tabular.replacements import Replacements
+from bacoun.tabular.scoring import ScoredRows
 
-_N_QUANTILES = 9  # of a number, to replace a value by
-_N_LEVELS = 20  # of a category, the most frequent
-_N_CLASSES = 3  # the most likely, in which a number is regressed on the others
-_N_COLUMNS = 8  # the most surprising, that are looked at again after a repair
-_RIDGE = 0.01  # of the variance, so that columns which are sums of others can be regressed
-_OUTSIDE = 0.5  # standard deviations beyond the range of training that count as outside
+_N_CLASSES = 3  # the most likely, whose densities are looked at
+_N_COLUMNS = 12  # the most surprising, that are looked at again after a repair
 _FIRST = 1e6  # nats that each standard deviation outside counts in the order of repairs
 _LOWEST = -1e30  # log density of what a flow cannot represent
-_CHUNK = 8192
+_CHUNK = 8192  # rows whose density is computed at once
+_ROWS = 64  # that are explained at once
 
-IsFamiliar = Callable[[np.ndarray], np.ndarray]
-"""Takes encoded rows (n, D); returns whether each is familiar (n,)."""
 Values = Mapping[str, np.ndarray]
 """Values (n,) of each column, as they are shown to people."""
 
 
 @dataclass(frozen=True)
-class Replacements:
-    """What each column of a row may be replaced by, in encoded form.
-
-    Attributes
-    ----------
-    places : list of list of int
-        For each column, which of the D features it is encoded as.
-    usual : list of ndarray of shape (m, d)
-        For each column, usual values of its features: quantiles, or frequent categories.
-    means : ndarray of shape (K, D)
-        Mean of the features in each class.
-    slopes : ndarray of shape (K, D, D)
-        Row j regresses feature j on all others, in each class; 0 unless it is a number.
-    low, high, spread : ndarray of shape (D,)
-        Range and standard deviation of the features.
-    """
-
-    places: list[list[int]]
-    usual: list[np.ndarray]
-    means: np.ndarray
-    slopes: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    spread: np.ndarray
-
-    @classmethod
-    def fit(cls, encoder: TableEncoder, rows: np.ndarray, classes: np.ndarray) -> Self:
-        """Learn from encoded training rows (N, D) and the index (N,) of their class."""
-        ends = np.cumsum([len(column.features) for column in encoder.columns_]).tolist()
-        starts = [0, *ends[:-1]]
-        places = [[*range(*bounds)] for bounds in zip(starts, ends, strict=True)]
-        pairs = list(zip(encoder.columns_, places, strict=True))
-        usual = [_usual(column, rows[:, where]) for column, where in pairs]
-        numbers = [where[0] for column, where in pairs if column.is_continuous]
-        groups = [rows[classes == k] for k in range(int(classes.max()) + 1)]
-        means = np.stack([group.mean(axis=0) for group in groups])
-        spread = rows.std(axis=0)
-        ridge = _RIDGE * spread[numbers] ** 2
-        slopes = np.stack([_slopes(group, numbers, ridge) for group in groups])
-        return cls(places, usual, means, slopes, rows.min(axis=0), rows.max(axis=0), spread)
-
-    def alternatives(self, column: int, rows: np.ndarray, likely: np.ndarray) -> np.ndarray:
-        """Features (n, m, d) that a column of rows (n, D) may be replaced by.
-
-        Parameters
-        ----------
-        likely : ndarray of int of shape (n, c)
-            Classes in which a number is regressed on the others.
-        """
-        where = self.places[column]
-        usual = np.broadcast_to(self.usual[column], (len(rows), *self.usual[column].shape))
-        slope = self.slopes[:, where[0]]  # (K, D)
-        if not slope.any():
-            return usual
-        regressed = np.zeros((len(rows), likely.shape[1], len(where)))  # 0: no gap
-        for place, k in enumerate(likely.T):
-            change = ((rows - self.means[k]) * slope[k]).sum(axis=1)
-            regressed[:, place, 0] = self.means[k, where[0]] + change
-        return np.concatenate([usual, regressed], axis=1)
-
-    def outside(self, rows: np.ndarray) -> np.ndarray:
-        """By how many standard deviations each column (n, C) of rows (n, D) leaves its range."""
-        beyond = np.maximum(self.low - rows, rows - self.high)
-        deviations = beyond / np.where(self.spread > 0, self.spread, 1.0)
-        first = [where[0] for where in self.places]
-        return np.where(deviations > _OUTSIDE, deviations, 0.0)[:, first]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values and tensors."""
-        arrays = {name: torch.from_numpy(getattr(self, name)) for name in _ARRAYS}
-        usual = [torch.from_numpy(values) for values in self.usual]
-        return {"places": self.places, "usual": usual, **arrays}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Inverse of `to_dict`."""
-        arrays = {name: content[name].numpy() for name in _ARRAYS}
-        return cls(content["places"], [values.numpy() for values in content["usual"]], **arrays)
-
-
-@dataclass(frozen=True)
 class Explainer:
-    """Explains encoded rows (n, D) by a classifier and what their columns may be replaced by."""
+    """Explains why rows are deferred, by the parts of a `TableModel`."""
 
     classifier: BaCOUnClassifier
     encoder: TableEncoder
     replacements: Replacements
+    neighborhood: Neighborhood
+    rule: DeferralRule
+
+    def explain(self, frame: pd.DataFrame, scored: ScoredRows) -> list[Explanation]:
+        """Explain each row of a table; accepted ones have nothing to explain."""
+        reason, values = scored.decide(self.rule).reason, self.encoder.read(frame)
+        found = [Explanation(reason="")] * len(frame)
+
+        def explain_rows(rows: np.ndarray) -> None:
+            points, probabilities = scored.features[rows], scored.evaluation.probabilities[rows]
+            given = {name: column[rows] for name, column in values.items()}
+            if reason[rows[0]] == "ambiguous":
+                told = self.ambiguous(points, given, probabilities)
+            else:
+                unseen = self.encoder.unseen_in(frame.iloc[rows])
+                told = self.unfamiliar(points, given, probabilities)
+                pairs = zip(told, unseen, strict=True)
+                told = [replace(each, unseen=words) for each, words in pairs]
+            for row, explanation in zip(rows, told, strict=True):
+                found[row] = explanation
+
+        chunks = []
+        for kind in ("unfamiliar", "ambiguous"):
+            rows = np.flatnonzero(reason == kind)
+            chunks += [rows[first : first + _ROWS] for first in range(0, len(rows), _ROWS)]
+        n_threads = torch.get_num_threads()
+        # One thread per chunk: threads within a chunk would mostly wait for each other.
+        with threads_for(0), ThreadPoolExecutor(n_threads) as pool:
+            list(pool.map(explain_rows, chunks))
+        return found
+
+    def _is_familiar(self, rows: np.ndarray) -> np.ndarray:
+        """Whether encoded rows (n, D) are familiar, but for what training did not have, (n,)."""
+        nothing = np.zeros(len(rows), dtype=bool)
+        changed = ScoredRows.of(self.classifier, rows, nothing, self.neighborhood)
+        return np.asarray(changed.decide(self.rule).reason != "unfamiliar")
 
     def unfamiliar(
-        self, rows: np.ndarray, values: Values, probabilities: np.ndarray, is_familiar: IsFamiliar
+        self, rows: np.ndarray, values: Values, probabilities: np.ndarray
     ) -> list[Explanation]:
         """Explain unfamiliar rows (n, D), whose classes have these probabilities (n, K)."""
         likely = np.argsort(-probabilities, axis=1)[:, :_N_CLASSES]
         n_rows, n_columns = len(rows), len(self.replacements.places)
         current, each = rows.copy(), np.arange(n_rows)
         wanted = np.ones((n_rows, n_columns), dtype=bool)
+        unseen = rows[:, [where[0] for where in self.replacements.places]] < 0
+        unseen &= [bool(column.levels) for column in self.encoder.columns_]
+        only_unseen = self._is_familiar(rows)  # but for what training did not have
+        wanted[only_unseen] = unseen[only_unseen]
         repairs: list[list[tuple[int, np.ndarray, float]]] = [[] for _ in range(n_rows)]
-        n_repairs, first = np.zeros(n_rows, dtype=int), None
+        n_repairs = np.zeros(n_rows, dtype=int)
+        first: tuple[np.ndarray, list[np.ndarray]] | None = None
         for number in range(1, MAX_REPAIRS + 1):
-            left = n_repairs == 0
-            if not left.any():
-                break
-            nats, expected = self._surprises(current, likely, wanted & left[:, None])
+            nats, expected = self._surprises(current, likely, wanted)
+            order = np.where(wanted, nats + _FIRST * self.replacements.outside(current), -1.0)
             if first is None:
                 first = nats, expected
-                wanted = nats.argsort(axis=1).argsort(axis=1) >= n_columns - _N_COLUMNS
-            order = nats + _FIRST * self.replacements.outside(current)
-            order[~wanted] = -1.0
-            best = order.argmax(axis=1)
+                wanted &= order.argsort(axis=1).argsort(axis=1) >= n_columns - _N_COLUMNS
+            best, left = order.argmax(axis=1), wanted.any(axis=1)
             for row in np.flatnonzero(left):
-                column = best[row]
+                column = int(best[row])
                 repairs[row].append((column, expected[column][row], nats[row, column]))
                 current[row, self.replacements.places[column]] = expected[column][row]
-            wanted[each, best] &= ~left
-            n_repairs[left & is_familiar(current)] = number
+            wanted[each, best] = False
+            n_repairs[(n_repairs == 0) & left & self._is_familiar(current)] = number
         assert first is not None
         return [
             Explanation(
                 reason="unfamiliar",
-                surprises=self._ranked(values, row, repairs[row], *first),
+                surprises=self._ranked(values, row, repairs[row], *first)[
+                    : len(repairs[row]) if only_unseen[row] else None
+                ],
                 n_repairs=int(n_repairs[row]),
             )
             for row in range(n_rows)
@@ -193,7 +152,7 @@ class Explainer:
         expected : list of C arrays of shape (n, d)
             These replacements.
         """
-        here = self._log_density(rows)
+        here = self._log_density(rows, likely)
         nats, expected = np.zeros(wanted.shape), []
         for column, where in enumerate(self.replacements.places):
             expected.append(rows[:, where].copy())
@@ -201,19 +160,28 @@ class Explainer:
             if len(chosen) == 0:
                 continue
             others = self.replacements.alternatives(column, rows[chosen], likely[chosen])
-            densities = self._log_density(_replaced(rows[chosen], where, others))
-            densities = densities.reshape(others.shape[:2])
+            densities = self._log_density(
+                _replaced(rows[chosen], where, others),
+                np.repeat(likely[chosen], others.shape[1], axis=0),
+            ).reshape(others.shape[:2])
             best = densities.argmax(axis=1)
             each = np.arange(len(chosen))
             nats[chosen, column] = np.maximum(densities[each, best] - here[chosen], 0.0)
             expected[-1][chosen] = others[each, best]
         return nats, expected
 
-    def _log_density(self, rows: np.ndarray) -> np.ndarray:
-        """Log density (n,) of encoded rows (n, D), up to a constant."""
-        chunks = [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
-        points = map(self.classifier._standardized, chunks)
-        found = [self.classifier.boundary_.log_prob(chunk).double().numpy() for chunk in points]
+    def _log_density(self, rows: np.ndarray, likely: np.ndarray) -> np.ndarray:
+        """Log density (n,) of encoded rows (n, D) in their likely classes (n, c), up to a constant.
+
+        Other classes hardly add to it, and their flows would take most of the time.
+        """
+        found, classes = [], np.arange(len(self.classifier.classes_))[:, None]
+        for start in range(0, len(rows), _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            wanted = (likely[chunk].T[:, None] == classes).any(axis=0)  # (K, n)
+            points = self.classifier._standardized(rows[chunk])
+            each = self.classifier.boundary_.class_log_prob(points, torch.from_numpy(wanted))
+            found.append(each.logsumexp(dim=0).double().numpy())
         return np.maximum(np.concatenate(found), _LOWEST)
 
     def ambiguous(
@@ -250,35 +218,8 @@ class Explainer:
         return logs[:, 0] - logs[:, 1]
 
 
-_ARRAYS = ("means", "slopes", "low", "high", "spread")
-
-
 def _replaced(rows: np.ndarray, where: Sequence[int], others: np.ndarray) -> np.ndarray:
     """Rows (n * m, D): each of rows (n, D) with its features `where` replaced by m others."""
     changed = np.repeat(rows, others.shape[1], axis=0)
     changed[:, where] = others.reshape(-1, len(where))
     return changed
-
-
-def _usual(column: Column, features: np.ndarray) -> np.ndarray:
-    """Usual values (m, d) of the features (N, d) of a column, without gaps."""
-    if column.levels:
-        codes, counts = np.unique(features[:, 0], return_counts=True)
-        known = codes < len(column.levels)
-        order = np.argsort(-counts[known], kind="stable")[:_N_LEVELS]
-        return codes[known][order][:, None]
-    present = features[features[:, -1] == 0] if column.gaps else features
-    order = np.argsort(present[:, 0], kind="stable")
-    shares = np.linspace(0.01, 0.99, _N_QUANTILES)
-    return present[order[np.round(shares * (len(present) - 1)).astype(int)]]
-
-
-def _slopes(rows: np.ndarray, numbers: Sequence[int], ridge: np.ndarray) -> np.ndarray:
-    """Coefficients (D, D) of each number on all other numbers."""
-    slopes = np.zeros((rows.shape[1], rows.shape[1]))
-    if len(numbers) > 1 and len(rows) > 2:
-        precision = np.linalg.inv(np.cov(rows[:, numbers], rowvar=False) + np.diag(ridge))
-        coefficients = -precision / np.diag(precision)[:, None]
-        np.fill_diagonal(coefficients, 0.0)
-        slopes[np.ix_(numbers, numbers)] = coefficients
-    return slopes

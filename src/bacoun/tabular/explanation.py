@@ -14,16 +14,19 @@ class Unseen(NamedTuple):
     Attributes
     ----------
     column : str
-        Where it is; "" for the row as a whole.
-    words : str
-        What it is.
+        Where it is; "missing values" for their number in the row.
+    value : str
+        What the row has.
+    training : str
+        What training had, such as "not seen in training".
     """
 
     column: str
-    words: str
+    value: str
+    training: str
 
     def __str__(self) -> str:
-        return f"{self.column} {self.words}".strip()
+        return f"{self.column} = {self.value} ({self.training})"
 
 
 class Surprise(NamedTuple):
@@ -79,10 +82,10 @@ class Explanation:
         As decided by the model's rule; "" if the row is accepted.
     surprises : tuple of Surprise
         All columns, the most surprising first; those that were replaced come before others. Empty
-        for an ambiguous row.
+        for an ambiguous row, and if nothing but what is `unseen` is unusual.
     n_repairs : int
         How many columns, at most three, have to be replaced until the row is familiar; 0 if three
-        are not enough.
+        are not enough, or if `surprises` is empty.
     unseen : tuple of Unseen
         What was never seen in training, such as a new category.
     classes : tuple of (str, float)
@@ -105,12 +108,15 @@ class Explanation:
             return "; ".join([either, *map(str, self.pulls[:MAX_REPAIRS])])
         if self.reason != "unfamiliar":
             return ""
-        told = list(map(str, self.unseen[:MAX_REPAIRS]))
+        repaired = {each.column: each for each in self.surprises[: self.n_repairs or MAX_REPAIRS]}
+        told = []
+        for each in self.unseen[:MAX_REPAIRS]:
+            also = repaired.pop(each.column, None)
+            more = f"; expected {also.expected}, {also.nats:.3g} nats)" if also else ")"
+            told.append(str(each).removesuffix(")") + more)
         if len(self.unseen) > MAX_REPAIRS:
             told.append(f"{len(self.unseen) - MAX_REPAIRS} more not seen in training")
-        named = {each.column for each in self.unseen}
-        repaired = self.surprises[: self.n_repairs or MAX_REPAIRS]
-        told += [str(each) for each in repaired if each.column not in named]
+        told += map(str, repaired.values()) if len(self.unseen) <= MAX_REPAIRS else []
         if self.n_repairs == 0 and not self.unseen:
             told.append(f"no {MAX_REPAIRS} columns explain it")
         return "; ".join(told)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal, Self
@@ -25,15 +25,15 @@ from bacoun.tabular import dates
 from bacoun.tabular.checks.profile import TableProfile
 from bacoun.tabular.columns import find_kind
 from bacoun.tabular.encoding import TableEncoder, find_ids
-from bacoun.tabular.explaining import Explainer, Replacements
+from bacoun.tabular.explaining import Explainer
 from bacoun.tabular.explanation import Explanation
 from bacoun.tabular.labels import read_labels
 from bacoun.tabular.neighbors import Neighborhood
-from bacoun.tabular.scoring import ScoredRows, standardized
+from bacoun.tabular.replacements import Replacements
+from bacoun.tabular.scoring import ScoredRows
 from bacoun.tabular.splitting import find_groups, read_times, split, split_by_time
 
 _DEFAULT_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)
-_EXPLAINED_AT_ONCE = 500  # rows
 
 
 @dataclass(frozen=True)
@@ -183,6 +183,7 @@ class TableModel:
         scored = ScoredRows.of(classifier, *unknown)
         known = np.concatenate([points, unknown[0][~unknown[1]]])
         sizes = classifier.n_categories_ or [0] * known.shape[1]
+        sizes = [-1 if k in encoder.gap_features_ else size for k, size in enumerate(sizes)]
         truth = np.searchsorted(classifier.classes_, labels[held_out])
         options: dict[str, Any] = {"false_alarm": false_alarm, "per_class": per_class}
         options |= {"confidence": confidence}
@@ -218,7 +219,7 @@ class TableModel:
             facts=facts,
             made=_made_now(),
             calibration=scored.calibration(truth),
-            neighborhood=Neighborhood.fit(standardized(classifier, known), sizes, random_state),
+            neighborhood=Neighborhood.fit(known, sizes, random_state),
             replacements=Replacements.fit(
                 encoder, points, np.searchsorted(classifier.classes_, labels[train])
             ),
@@ -269,7 +270,7 @@ class TableModel:
         ]
         named = dict(zip(self.added_columns, columns, strict=False))
         if because:
-            named["because"] = [str(each) for each in self._explain(frame, scored)]
+            named["because"] = [str(each) for each in self.explainer.explain(frame, scored)]
         return pd.DataFrame(named, index=frame.index)
 
     def explain(self, frame: pd.DataFrame) -> list[Explanation]:
@@ -288,37 +289,18 @@ class TableModel:
         >>> why.surprises[0].column
         'petal length (cm)'
         """
-        return self._explain(frame, self._scored(frame))
+        return self.explainer.explain(frame, self._scored(frame))
 
     def _scored(self, frame: pd.DataFrame) -> ScoredRows:
         encoded = self.encoder.transform_with_unseen(frame)
         return ScoredRows.of(self.classifier, *encoded, self.neighborhood)
 
-    def _explain(self, frame: pd.DataFrame, scored: ScoredRows) -> list[Explanation]:
-        reason = scored.decide(self.rule).reason
-        values = self.encoder.read(frame)
-        explainer = Explainer(self.classifier, self.encoder, self.replacements)
-
-        def is_familiar(points: np.ndarray) -> np.ndarray:
-            nothing = np.zeros(len(points), dtype=bool)
-            changed = ScoredRows.of(self.classifier, points, nothing, self.neighborhood)
-            return np.asarray(changed.decide(self.rule).reason != "unfamiliar")
-
-        found = [Explanation(reason="")] * len(frame)
-        for kind in ("unfamiliar", "ambiguous"):
-            for rows in _chunks(np.flatnonzero(reason == kind)):
-                points, given = scored.features[rows], {k: v[rows] for k, v in values.items()}
-                probabilities = scored.evaluation.probabilities[rows]
-                if kind == "ambiguous":
-                    told = explainer.ambiguous(points, given, probabilities)
-                else:
-                    unseen = self.encoder.unseen_in(frame.iloc[rows])
-                    told = explainer.unfamiliar(points, given, probabilities, is_familiar)
-                    pairs = zip(told, unseen, strict=True)
-                    told = [replace(each, unseen=found) for each, found in pairs]
-                for row, explanation in zip(rows, told, strict=True):
-                    found[row] = explanation
-        return found
+    @property
+    def explainer(self) -> Explainer:
+        """Explains rows by the parts of this model."""
+        return Explainer(
+            self.classifier, self.encoder, self.replacements, self.neighborhood, self.rule
+        )
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model atomically to the folder `path`, as JSON and safetensors.
@@ -363,16 +345,10 @@ class TableModel:
             )
 
 
-def _chunks(rows: np.ndarray) -> list[np.ndarray]:
-    """Row indices, in parts small enough that all their replacements fit into memory."""
-    starts = range(0, len(rows), _EXPLAINED_AT_ONCE)
-    return [rows[start : start + _EXPLAINED_AT_ONCE] for start in starts]
-
-
 def _period(name: str | None, table: pd.DataFrame, times: np.ndarray) -> str:
     """The time that the calibration rows span, in words."""
     is_date = find_kind(table[name])[0] == "date"
-    first, last = (dates.as_text(t) if is_date else f"{t:g}" for t in (times.min(), times.max()))
+    first, last = (dates.as_text(t) if is_date else f"{t:.15g}" for t in (times.min(), times.max()))
     return f"the latest rows, {name} from {first} to {last}"
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bacoun.base import FAR
 from bacoun.randomness import threads_for
 
 _NEIGHBORS = (1, 5)  # distances are measured to the nearest row, and to the fifth
@@ -31,14 +32,18 @@ class Neighborhood:
     ----------
     rows : ndarray of float32 of shape (n, D)
         Known rows in random order; numbers are standardized, categories 0, 1, ...
+    mean, scale : ndarray of shape (D,)
+        By which numbers are standardized.
     n_categories : list of int of length D
-        Number of categories of each column; 0 if it is continuous.
+        Number of categories of each column; 0 if it is continuous, -1 if it does not count.
     limits : list of float
         Largest distances of a known row to its nearest and to its fifth neighbor; empty if there
         are too few rows to say.
     """
 
     rows: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
     n_categories: list[int]
     limits: list[float]
 
@@ -48,23 +53,31 @@ class Neighborhood:
 
         Parameters
         ----------
+        n_categories : sequence of int, of length D
+            Number of categories of each column; 0 if it is continuous, -1 if it does not count.
         random_state : int
             Seed of the order of the rows and, if there are more than 10,000, of their choice.
         """
+        sizes = list(n_categories)
+        is_number, spread = np.array(sizes) == 0, rows.std(axis=0)
+        mean = np.where(is_number, rows.mean(axis=0), 0.0)
+        scale = np.where(is_number & (spread > 0), spread, 1.0)
         order = np.random.default_rng(random_state).permutation(len(rows))[:_MAX_ROWS]
-        kept, sizes = rows[order].astype(np.float32), list(n_categories)
-        if len(kept) <= max(_NEIGHBORS):
-            return cls(kept, sizes, [])
-        # Each row is its own nearest neighbor.
-        distances = _distances(kept, kept, sizes, [nth + 1 for nth in _NEIGHBORS])
-        return cls(kept, sizes, distances.max(axis=0).tolist())
+        kept = ((rows[order] - mean) / scale).astype(np.float32)
+        limits: list[float] = []
+        if len(kept) > max(_NEIGHBORS):
+            # Each row is its own nearest neighbor.
+            distances = _distances(kept, kept, sizes, [nth + 1 for nth in _NEIGHBORS])
+            limits = distances.max(axis=0).tolist()
+        return cls(kept, mean, scale, sizes, limits)
 
     def is_outside(self, rows: np.ndarray) -> np.ndarray:
         """Whether each of the rows (N, D) is outside, (N,)."""
-        rows, left = rows.astype(np.float32), np.arange(len(rows))
-        outside = np.zeros(len(rows), dtype=bool)
+        outside, left = np.zeros(len(rows), dtype=bool), np.arange(len(rows))
         if not self.limits:
             return outside
+        with np.errstate(over="ignore"):
+            rows = np.clip((rows - self.mean) / self.scale, -FAR, FAR).astype(np.float32)
         limits = np.array(self.limits) * (1 + 1e-4)  # more than rounding
         for kept in (self.rows[:_N_FIRST], self.rows):
             distances = _distances(rows[left], kept, self.n_categories, _NEIGHBORS)
@@ -74,13 +87,17 @@ class Neighborhood:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values and tensors."""
-        rows = torch.from_numpy(self.rows)
-        return {"rows": rows, "n_categories": self.n_categories, "limits": self.limits}
+        tensors = {name: torch.from_numpy(getattr(self, name)) for name in _ARRAYS}
+        return {**tensors, "n_categories": self.n_categories, "limits": self.limits}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Inverse of `to_dict`."""
-        return cls(content["rows"].numpy(), content["n_categories"], content["limits"])
+        arrays = {name: content[name].numpy() for name in _ARRAYS}
+        return cls(**arrays, n_categories=content["n_categories"], limits=content["limits"])
+
+
+_ARRAYS = ("rows", "mean", "scale")
 
 
 def _distances(

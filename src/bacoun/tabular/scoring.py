@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from bacoun.base import FAR, Evaluation
+from bacoun.base import Evaluation
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
 from bacoun.deferral.rule import Decisions
@@ -48,7 +48,7 @@ class ScoredRows(NamedTuple):
         """
         outside = np.zeros(len(features), dtype=bool)
         if neighborhood is not None:
-            outside = neighborhood.is_outside(standardized(classifier, features))
+            outside = neighborhood.is_outside(features)
         return cls(features, classifier.evaluate(features), unseen, outside)
 
     def take(self, rows: np.ndarray) -> Self:
@@ -137,12 +137,6 @@ class ScoredRows(NamedTuple):
         accuracy = float((self.predicted == truth).mean())
         ece = expected_calibration_error(probabilities, truth)
         return {"accuracy": accuracy, "auc": auc, "ece": ece}
-
-
-def standardized(classifier: BaCOUnClassifier, features: np.ndarray) -> np.ndarray:
-    """Encoded rows (N, D), with numbers in standard deviations from their mean."""
-    with np.errstate(over="ignore"):
-        return np.clip((features - classifier.mean_) / classifier.scale_, -FAR, FAR)
 
 
 def _is_supported(rule: DeferralRule) -> bool:

@@ -178,7 +178,7 @@ def _moved(
 ) -> dict[str, str]:
     """From a column that is not what it was to the one whose values it seems to hold.
 
-    Only swapped columns, and three or more neighbours that moved by one place, are recognized.
+    Only swapped columns, and three or more neighbors that moved by one place, are recognized.
     """
     if len(frame) < _MIN_ROWS_TO_MATCH:
         return {}

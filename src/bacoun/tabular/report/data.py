@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from bacoun.base import FAR
 from bacoun.deferral import DeferralRule
+from bacoun.tabular.explanation import Explanation
+from bacoun.tabular.report.strips import Distribution, distributions
 
 if TYPE_CHECKING:
     from bacoun.tabular import TableModel
 
 _LISTED = 10  # rows in a list of uncertain ones
-_UNUSUAL = 3  # features named for each of them
-_FAR = 1e6  # deviations beyond are all equally far, as for the classifier
+_MAX_LEVELS = 100  # of a category that has a part in the map
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,6 @@ class Scored:
         return [(int(k), float(self.probabilities[row, k])) for k in order]
 
 
-class UnusualFeature(NamedTuple):
-    """A feature of a row, and how many standard deviations it is from the training mean."""
-
-    name: str
-    value: float
-    deviation: float
-
-
 @dataclass(frozen=True)
 class ReportData:
     """All that the page shows, as plain values.
@@ -97,14 +91,16 @@ class ReportData:
     ood : Scored or None
     calibration : dict of ndarray
         "ood_score" and "total" of the calibration rows.
-    unusual : dict of tuples of UnusualFeature
-        The most unusual features of the most uncertain rows, by index of the test row.
+    unfamiliar, ambiguous : dict of Explanation
+        The test rows of the highest `ood_score`, those that are unfamiliar first, and those of the
+        highest aleatoric uncertainty, by their index: what makes them unfamiliar or ambiguous, even
+        if they are accepted.
+    columns : dict of Distribution
+        The columns that explanations name, among the training rows.
     unseen : ndarray of bool of shape (N,)
-        Test rows with a category that training did not have, which are unfamiliar for that alone.
+        Test rows with something that training did not have, which are unfamiliar for that alone.
     explained_variance : tuple of float
         Shares of the two principal components.
-    standardized : bool
-        Whether deviations are from the training mean; else from 0, in the feature's own units.
     written : str
         When.
     """
@@ -119,10 +115,11 @@ class ReportData:
     test: Scored
     ood: Scored | None
     calibration: dict[str, np.ndarray]
-    unusual: dict[int, tuple[UnusualFeature, ...]]
+    unfamiliar: dict[int, Explanation]
+    ambiguous: dict[int, Explanation]
+    columns: dict[str, Distribution]
     unseen: np.ndarray
     explained_variance: tuple[float, float]
-    standardized: bool
     written: str
 
 
@@ -151,14 +148,15 @@ def report_data(
     classes = tuple(str(label) for label in model.classifier.classes_)
     labels = _labels(test, target or model.target, classes, required=target is not None)
     rows = _features(test, model.target, target)
-    points, unseen = _standardize(model, rows)
+    encoded, unseen = model.encoder.transform_with_unseen(rows)
+    points = _one_hot(model, encoded)
     components, explained_variance = _principal_components(points)
     scored = _score(model, rows, points @ components.T, labels)
     scored_ood = None
     if ood is not None:
-        rows = _features(ood, model.target, target)
-        scored_ood = _score(model, rows, _standardize(model, rows)[0] @ components.T)
-    listed = {*highest(scored.ood_score).tolist(), *highest(scored.aleatoric).tolist()}
+        strange = _features(ood, model.target, target)
+        points = _one_hot(model, model.encoder.transform(strange))
+        scored_ood = _score(model, strange, points @ components.T)
     health, settings = model.classifier.health_, model.classifier.get_params(deep=False)
     return ReportData(
         names={"model": "model", "test": "test rows", "ood": "OOD rows", **(names or {})},
@@ -171,10 +169,11 @@ def report_data(
         test=scored,
         ood=scored_ood,
         calibration={name: model.calibration[name] for name in ("ood_score", "total")},
-        unusual={row: _unusual_features(model, points[row]) for row in listed},
+        unfamiliar=_explain_unfamiliar(model, rows, _least_familiar(scored)),
+        ambiguous=_explain_ambiguous(model, rows, _highest(scored.aleatoric), scored.probabilities),
+        columns=distributions(model),
         unseen=unseen,
         explained_variance=explained_variance,
-        standardized=bool(model.classifier.standardize),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
 
@@ -223,12 +222,23 @@ def _features(frame: pd.DataFrame, *targets: str | None) -> pd.DataFrame:
     return frame.drop(columns=[name for name in targets if name in frame.columns])
 
 
-def _standardize(model: TableModel, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Encoded features (N, D) as deviations from the training mean; rows (N,) of new categories."""
-    encoded, unseen = model.encoder.transform_with_unseen(frame)
+def _one_hot(model: TableModel, encoded: np.ndarray) -> np.ndarray:
+    """Encoded rows (N, D) as points: standardized numbers and one-hot encoded categories.
+
+    A code is no position. Categories of more than 100 levels have no part in the map.
+    """
+    classifier = model.classifier
     with np.errstate(over="ignore"):
-        deviations = (encoded - model.classifier.mean_) / model.classifier.scale_
-    return np.nan_to_num(np.clip(deviations, -_FAR, _FAR)), unseen
+        deviations = (encoded - classifier.mean_) / classifier.scale_
+    numbers = np.nan_to_num(np.clip(deviations, -FAR, FAR))
+    sizes = classifier.n_categories_ or [0] * encoded.shape[1]
+    points = [np.empty((len(encoded), 0))]
+    for feature, size in enumerate(sizes):
+        if size == 0:
+            points.append(numbers[:, [feature]])
+        elif size <= _MAX_LEVELS:
+            points.append(encoded[:, [feature]] == np.arange(size))
+    return np.concatenate(points, axis=1, dtype=np.float64)
 
 
 def _principal_components(points: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
@@ -260,19 +270,37 @@ def _score(
     )
 
 
-def highest(scores: np.ndarray) -> np.ndarray:
+def _highest(scores: np.ndarray) -> list[int]:
     """Rows of the highest scores, highest first; of equal ones the earlier."""
-    return np.argsort(-scores, kind="stable")[:_LISTED]
+    return np.argsort(-scores, kind="stable")[:_LISTED].tolist()
 
 
-def _unusual_features(model: TableModel, deviations: np.ndarray) -> tuple[UnusualFeature, ...]:
-    """The features of a row that are furthest from the training mean."""
-    names, classifier = model.encoder.feature_names_, model.classifier
-    values = classifier.mean_ + classifier.scale_ * deviations
-    furthest = np.argsort(-np.abs(deviations), kind="stable")[:_UNUSUAL]
-    return tuple(
-        UnusualFeature(str(names[i]), float(values[i]), float(deviations[i])) for i in furthest
-    )
+def _least_familiar(scored: Scored) -> list[int]:
+    """Rows to list as unfamiliar: those that are first, then by their score."""
+    order = np.lexsort([-scored.ood_score, scored.reason != "unfamiliar"])
+    return order[:_LISTED].tolist()
+
+
+def _explain_unfamiliar(
+    model: TableModel, frame: pd.DataFrame, rows: list[int]
+) -> dict[int, Explanation]:
+    """Why some rows of a table are unfamiliar, or what is least likely in those that are not."""
+    listed = frame.iloc[rows]
+    deferring = replace(model.rule, ood_threshold=-math.inf, class_thresholds=None)
+    all_unfamiliar = replace(model, rule=deferring).explain(listed)
+    pairs = zip(model.explain(listed), all_unfamiliar, strict=True)
+    told = [own if own.reason == "unfamiliar" else other for own, other in pairs]
+    return dict(zip(rows, told, strict=True))
+
+
+def _explain_ambiguous(
+    model: TableModel, frame: pd.DataFrame, rows: list[int], probabilities: np.ndarray
+) -> dict[int, Explanation]:
+    """The two most likely classes of some rows of a table, and the columns between them."""
+    listed, encoder = frame.iloc[rows], model.encoder
+    points, values = encoder.transform(listed), encoder.read(listed)
+    told = model.explainer.ambiguous(points, values, probabilities[rows])
+    return dict(zip(rows, told, strict=True))
 
 
 def _convergence_warning(health: Any) -> str:

@@ -41,6 +41,19 @@ def digits(value: float) -> str:
     return f"{value:#.3g}"
 
 
+def nats(value: float) -> str:
+    """A surprise, whose size is all that matters.
+
+    Examples
+    --------
+    >>> nats(12.345), nats(0.01), nats(1e30)
+    ('12.3 nats', 'under 0.1 nats', 'over 1,000 nats')
+    """
+    if value >= 1000:
+        return "over 1,000 nats"
+    return "under 0.1 nats" if value < 0.05 else f"{value:.1f} nats"
+
+
 def plain(value: float) -> str:
     """A number to two significant digits, never with an exponent."""
     return np.format_float_positional(value, precision=2, fractional=False, trim="-")

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import math
 import os
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -19,8 +20,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bacoun.atomic import atomic_write
 from bacoun.tabular.report import figures, measures
-from bacoun.tabular.report.data import ReportData, highest
+from bacoun.tabular.report.data import ReportData
 from bacoun.tabular.report.formats import FILTERS
+from bacoun.tabular.report.reasons import reasons
 
 
 def render_page(data: ReportData) -> str:
@@ -54,8 +56,7 @@ def _views(data: ReportData) -> dict[str, Any]:
         "risk": measures.risk(test),
         "risk_plot": figures.risk_plot(test),
         "risk_at_coverage": measures.risk_at_coverage(test),
-        "least_familiar": highest(test.ood_score).tolist(),
-        "most_ambiguous": highest(test.aleatoric).tolist(),
+        "reasons": partial(reasons, columns=data.columns),
         "map": figures.row_map(data),
         "max_drawn": figures.DRAWN,
     }

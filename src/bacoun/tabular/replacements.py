@@ -1,0 +1,123 @@
+"""Replacements: what each column of a row may be replaced by, to see what surprises in the row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from bacoun.tabular.encoding import Column, TableEncoder
+
+_N_QUANTILES = 9  # of a number, to replace a value by
+_N_LEVELS = 20  # of a category, the most frequent
+_RIDGE = 0.01  # of the variance, so that columns which are sums of others can be regressed
+_OUTSIDE = 0.5  # standard deviations beyond the range of training that count as outside
+_ARRAYS = ("means", "slopes", "low", "high", "spread")
+
+
+@dataclass(frozen=True)
+class Replacements:
+    """What each column of a row may be replaced by, in encoded form.
+
+    Attributes
+    ----------
+    places : list of list of int
+        For each column, which of the D features it is encoded as.
+    usual : list of ndarray of shape (m, d)
+        For each column, usual values of its features: quantiles, or frequent categories.
+    means : ndarray of shape (K, D)
+        Mean of the features in each class.
+    slopes : ndarray of shape (K, D, D)
+        Row j regresses feature j on all others, in each class; 0 unless it is a number.
+    low, high, spread : ndarray of shape (D,)
+        Range and standard deviation of the features.
+    """
+
+    places: list[list[int]]
+    usual: list[np.ndarray]
+    means: np.ndarray
+    slopes: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    spread: np.ndarray
+
+    @classmethod
+    def fit(cls, encoder: TableEncoder, rows: np.ndarray, classes: np.ndarray) -> Self:
+        """Learn from encoded training rows (N, D) and the index (N,) of their class."""
+        ends = np.cumsum([len(column.features) for column in encoder.columns_]).tolist()
+        starts = [0, *ends[:-1]]
+        places = [[*range(*bounds)] for bounds in zip(starts, ends, strict=True)]
+        pairs = list(zip(encoder.columns_, places, strict=True))
+        usual = [_usual(column, rows[:, where]) for column, where in pairs]
+        numbers = [where[0] for column, where in pairs if column.is_continuous]
+        groups = [rows[classes == k] for k in range(int(classes.max()) + 1)]
+        means = np.stack([group.mean(axis=0) for group in groups])
+        spread = rows.std(axis=0)
+        ridge = _RIDGE * spread[numbers] ** 2
+        slopes = np.stack([_slopes(group, numbers, ridge) for group in groups])
+        return cls(places, usual, means, slopes, rows.min(axis=0), rows.max(axis=0), spread)
+
+    def alternatives(self, column: int, rows: np.ndarray, likely: np.ndarray) -> np.ndarray:
+        """Features (n, m, d) that a column of rows (n, D) may be replaced by.
+
+        Parameters
+        ----------
+        likely : ndarray of int of shape (n, c)
+            Classes in which a number is regressed on the others.
+        """
+        where = self.places[column]
+        usual = np.broadcast_to(self.usual[column], (len(rows), *self.usual[column].shape))
+        slope = self.slopes[:, where[0]]  # (K, D)
+        if not slope.any():
+            return usual
+        regressed = np.zeros((len(rows), likely.shape[1], len(where)))  # 0: no gap
+        for place, k in enumerate(likely.T):
+            change = ((rows - self.means[k]) * slope[k]).sum(axis=1)
+            regressed[:, place, 0] = self.means[k, where[0]] + change
+        return np.concatenate([usual, regressed], axis=1)
+
+    def outside(self, rows: np.ndarray) -> np.ndarray:
+        """By how many standard deviations each column (n, C) of rows (n, D) leaves its range."""
+        beyond = np.maximum(self.low - rows, rows - self.high)
+        deviations = beyond / np.where(self.spread > 0, self.spread, 1.0)
+        first = [where[0] for where in self.places]
+        return np.where(deviations > _OUTSIDE, deviations, 0.0)[:, first]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values and tensors."""
+        arrays = {name: torch.from_numpy(getattr(self, name)) for name in _ARRAYS}
+        usual = [torch.from_numpy(values) for values in self.usual]
+        return {"places": self.places, "usual": usual, **arrays}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`."""
+        arrays = {name: content[name].numpy() for name in _ARRAYS}
+        return cls(content["places"], [values.numpy() for values in content["usual"]], **arrays)
+
+
+def _usual(column: Column, features: np.ndarray) -> np.ndarray:
+    """Usual values (m, d) of the features (N, d) of a column, without gaps."""
+    if column.levels:
+        codes, counts = np.unique(features[:, 0], return_counts=True)
+        known = codes < len(column.levels)
+        order = np.argsort(-counts[known], kind="stable")[:_N_LEVELS]
+        return codes[known][order][:, None]
+    present = features[features[:, -1] == 0] if column.gaps else features
+    order = np.argsort(present[:, 0], kind="stable")
+    shares = np.linspace(0.01, 0.99, _N_QUANTILES)
+    return present[order[np.round(shares * (len(present) - 1)).astype(int)]]
+
+
+def _slopes(rows: np.ndarray, numbers: Sequence[int], ridge: np.ndarray) -> np.ndarray:
+    """Coefficients (D, D) of each number on all other numbers."""
+    slopes = np.zeros((rows.shape[1], rows.shape[1]))
+    if len(numbers) > 1 and len(rows) > 2:
+        precision = np.linalg.inv(np.cov(rows[:, numbers], rowvar=False) + np.diag(ridge))
+        coefficients = -precision / np.diag(precision)[:, None]
+        np.fill_diagonal(coefficients, 0.0)
+        slopes[np.ix_(numbers, numbers)] = coefficients
+    return slopes
