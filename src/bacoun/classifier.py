@@ -282,7 +282,8 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             return
         if self.image_shape_ is not None:
             raise ValueError("categorical_features must be None for images. Leave it out.")
-        if not set(columns) <= set(range(table.shape[1])):
+        whole = all(isinstance(column, int | np.integer) for column in columns)
+        if not whole or not set(columns) <= set(range(table.shape[1])):
             raise ValueError(
                 f"categorical_features must be columns of X, from 0 to {table.shape[1] - 1}; got "
                 f"{columns}."

@@ -199,3 +199,10 @@ def test_any_number_survives_a_file_exactly(tmp_path_factory, numbers):
     with write_table(path) as write:
         write(pd.DataFrame({"x": numbers}))
     np.testing.assert_array_equal(read_table(path)["x"].to_numpy(float), numbers)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_line_break_in_the_first_name(tmp_path, delimiter):
+    path = tmp_path / "a.csv"
+    path.write_text(f'"height\nin cm"{delimiter}y\n1{delimiter}0\n')
+    assert list(read_table(path)) == ["height\nin cm", "y"]

@@ -14,8 +14,6 @@ _N_BINS = 6  # of a number, as the parent of a category
 _MAX_CELLS = 1_000_000  # in the table of a category and its parent
 _MAX_ROWS = 20_000  # from which parents are chosen
 _UNSEEN = 0.5  # pseudo-count of each category, and of all that were not seen
-_TOWARDS_ALL = 4.0  # pseudo-rows by which a class leans to the frequencies of all classes
-_TOWARDS_CLASS = 4.0  # pseudo-rows by which those given a parent lean to those of the class
 
 
 class CategoryTree:
@@ -23,9 +21,9 @@ class CategoryTree:
 
     Each category depends on the class and at most one parent: another category, or a number in six
     bins. Parents are a spanning tree of largest mutual information given the class, after Chow and
-    Liu; columns that are independent given the class have no parent. Frequencies are smoothed
-    towards those of the class, and these towards those of all classes, so that a category that was
-    not seen has a small probability, not none.
+    Liu; a parent must be worth its parameters. Frequencies are smoothed towards those of the class,
+    and these towards those of all classes, by the method of Witten and Bell, so that a category
+    that was not seen has a small probability, not none.
 
     A code outside 0..n-1 counts as unseen.
     """
@@ -113,10 +111,10 @@ class CategoryTree:
         by_class = counts.sum(dim=1, keepdim=True)
         overall = by_class.sum(dim=0, keepdim=True) + _UNSEEN
         overall = overall / overall.sum()
-        by_class = by_class + _TOWARDS_ALL * overall
-        by_class = by_class / by_class.sum(dim=2, keepdim=True)
-        given = counts + _TOWARDS_CLASS * by_class
-        return (given / given.sum(dim=2, keepdim=True)).log()
+        probabilities = _smoothed(by_class, overall)
+        if self.parents_[child] >= 0:
+            probabilities = _smoothed(counts, probabilities)
+        return probabilities.log()
 
     def surprise(self, codes: Tensor, numbers: Tensor) -> Tensor:
         """-log p (K, N, C) of each category, given its parent and the class."""
@@ -168,11 +166,21 @@ class CategoryTree:
         return self
 
 
+def _smoothed(counts: Tensor, towards: Tensor) -> Tensor:
+    """Frequencies, with as many pseudo-rows of other ones as different values were counted."""
+    n_pseudo = (counts > 0).sum(dim=2, keepdim=True).clamp(min=1)
+    smoothed = counts + n_pseudo * towards
+    return smoothed / smoothed.sum(dim=2, keepdim=True)
+
+
 def _mutual_information(counts: Tensor) -> float:
-    """Mutual information given the class, from counts (K, A, B), less what chance would give."""
+    """Mutual information given the class, from counts (K, A, B), less a penalty for parameters.
+
+    The penalty is half of that of the BIC, which was likelier on held-out rows of seven tables.
+    """
     n_rows = counts.sum()
     rows, columns = counts.sum(dim=2, keepdim=True), counts.sum(dim=1, keepdim=True)
     expected = rows * columns / counts.sum(dim=(1, 2), keepdim=True).clamp(min=1)
     found = torch.special.xlogy(counts, counts / expected.clamp(min=1e-300)).sum() / n_rows
     freedom = ((rows > 0).sum(dim=1) - 1).clamp(min=0) * ((columns > 0).sum(dim=2) - 1).clamp(min=0)
-    return max(0.0, float(found - freedom.sum() / (2 * n_rows)))
+    return max(0.0, float(found - freedom.sum() * n_rows.log() / (4 * n_rows)))

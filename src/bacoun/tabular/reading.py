@@ -186,7 +186,7 @@ def _layout(survey: Survey) -> dict[str, Any]:
 def _survey_text(file: Path) -> Survey:
     encoding = _find_encoding(file)
     with _open_text(file, encoding) as lines:
-        first = next((line for line in lines if line.strip()), "")
+        first = _first_record(lines)
         unquoted = "\t" if ".tsv" in file.name.lower() else "".join(first.split('"')[::2])
         delimiter = next((mark for mark in _DELIMITERS if mark in unquoted), ",")
         lines.seek(0)
@@ -200,6 +200,16 @@ def _survey_text(file: Path) -> Survey:
             ) from None
     columns = tuple(name or f"Unnamed: {i}" for i, name in enumerate(header))  # as in pandas
     return Survey(columns, n_rows, delimiter, encoding)
+
+
+def _first_record(lines: IO[str]) -> str:
+    """The first line that is not blank, with those that a quoted line break continues it on."""
+    record = ""
+    for line in lines:
+        record += line if record or line.strip() else ""
+        if record and record.count('"') % 2 == 0:
+            break
+    return record
 
 
 def _count_rows(file: Path, reader: Any, delimiter: str) -> tuple[list[str], int]:

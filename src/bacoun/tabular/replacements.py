@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from bacoun.base import FAR
 from bacoun.tabular.encoding import Column, TableEncoder
 
 _N_QUANTILES = 9  # of a number, to replace a value by
@@ -31,7 +32,8 @@ class Replacements:
     means : ndarray of shape (K, D)
         Mean of the features in each class.
     slopes : ndarray of shape (K, D, D)
-        Row j regresses feature j on all others, in each class; 0 unless it is a number.
+        Row j regresses feature j on all others, in each class and in units of their `spread`; 0
+        unless it is a number.
     low, high, spread : ndarray of shape (D,)
         Range and standard deviation of the features.
     """
@@ -56,8 +58,7 @@ class Replacements:
         groups = [rows[classes == k] for k in range(int(classes.max()) + 1)]
         means = np.stack([group.mean(axis=0) for group in groups])
         spread = rows.std(axis=0)
-        ridge = _RIDGE * spread[numbers] ** 2
-        slopes = np.stack([_slopes(group, numbers, ridge) for group in groups])
+        slopes = np.stack([_slopes(group, numbers, spread) for group in groups])
         return cls(places, usual, means, slopes, rows.min(axis=0), rows.max(axis=0), spread)
 
     def alternatives(self, column: int, rows: np.ndarray, likely: np.ndarray) -> np.ndarray:
@@ -74,9 +75,11 @@ class Replacements:
         if not slope.any():
             return usual
         regressed = np.zeros((len(rows), likely.shape[1], len(where)))  # 0: no gap
+        spread = np.where(self.spread > 0, self.spread, 1.0)
         for place, k in enumerate(likely.T):
-            change = ((rows - self.means[k]) * slope[k]).sum(axis=1)
-            regressed[:, place, 0] = self.means[k, where[0]] + change
+            deviations = np.clip((rows - self.means[k]) / spread, -FAR, FAR)
+            change = (deviations * slope[k]).sum(axis=1)
+            regressed[:, place, 0] = self.means[k, where[0]] + change * spread[where[0]]
         return np.concatenate([usual, regressed], axis=1)
 
     def outside(self, rows: np.ndarray) -> np.ndarray:
@@ -112,11 +115,15 @@ def _usual(column: Column, features: np.ndarray) -> np.ndarray:
     return present[order[np.round(shares * (len(present) - 1)).astype(int)]]
 
 
-def _slopes(rows: np.ndarray, numbers: Sequence[int], ridge: np.ndarray) -> np.ndarray:
-    """Coefficients (D, D) of each number on all other numbers."""
+def _slopes(rows: np.ndarray, numbers: Sequence[int], spread: np.ndarray) -> np.ndarray:
+    """Coefficients (D, D) of each number on all other numbers, in units of their spread (D,)."""
     slopes = np.zeros((rows.shape[1], rows.shape[1]))
     if len(numbers) > 1 and len(rows) > 2:
-        precision = np.linalg.inv(np.cov(rows[:, numbers], rowvar=False) + np.diag(ridge))
+        scale = np.where(spread[numbers] > 0, spread[numbers], 1.0)
+        covariance = np.cov(
+            (rows[:, numbers] - rows[:, numbers].mean(axis=0)) / scale, rowvar=False
+        )
+        precision = np.linalg.inv(covariance + _RIDGE * np.eye(len(numbers)))
         coefficients = -precision / np.diag(precision)[:, None]
         np.fill_diagonal(coefficients, 0.0)
         slopes[np.ix_(numbers, numbers)] = coefficients
