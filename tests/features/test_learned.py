@@ -360,3 +360,19 @@ def test_the_edge_question_is_learned_without_its_gradient_too():
     log_odds = [model.transform_with_log_odds(points)[1] for points in (corners()[0], edge)]
     assert (log_odds[0] < 0).float().mean() > 0.8
     assert (log_odds[1] > 0).float().mean() > 0.8
+
+
+@pytest.mark.parametrize(("n_inputs", "rate"), [(50, 0.0), (51, 0.5)])
+def test_many_numbers_are_hidden_half_of_the_time_in_training(n_inputs, rate):
+    points, labels = torch.randn(40, n_inputs), torch.arange(40) % 2
+    for n_categories in (None, [0] * n_inputs + [2]):
+        rows = points if n_categories is None else torch.cat([points, labels[:, None]], dim=1)
+        features = LearnedFeatures(epochs=1, hidden=(8,))
+        features.fit(
+            rows, labels, n_categories=n_categories, generator=torch.Generator().manual_seed(0)
+        )
+        inputs = features.module_[0][0]
+        found = inputs if n_categories is None else inputs.number_dropout
+        assert getattr(found, "rate", 0.0) == rate
+    plain = LearnedFeatures(epochs=1, hidden=(8,), input_dropout=0.0).fit(points, labels)
+    assert not isinstance(plain.module_[0][0], Dropout)

@@ -11,11 +11,12 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor, nn
 
-from bacoun.features.networks import MixedInputs, make_body
+from bacoun.features.networks import Dropout, MixedInputs, make_body
 from bacoun.randomness import as_generator, seeded, threads_for
 from bacoun.training import OnEpoch, train
 
 _DEFAULT_STEPS = 3000
+_MANY_NUMBERS = 50
 _NO_CLASS = -1  # target of an edge point of unknown class
 
 
@@ -44,6 +45,10 @@ class LearnedFeatures(BaseEstimator):
     dropout : float, optional
         Dropout rate after each dense layer. None: 0.5 after convolutions, otherwise 0. Ignored if
         `body` is a module.
+    input_dropout : float, optional
+        Share of the numbers in a table that are hidden from the network in training, so that it
+        does not learn the noise in many of them. None: 0.5 if there are more than 50, otherwise 0.
+        Ignored if `body` is a module.
     embedding : int
         Entries of the learned embedding of each category.
     category_dropout : float
@@ -68,6 +73,7 @@ class LearnedFeatures(BaseEstimator):
     edge_weight: float = 0.1
     edge_gradient: float = 0.1
     dropout: float | None = None
+    input_dropout: float | None = None
     embedding: int = 8
     category_dropout: float = 0.3
     l2: float = 1.0
@@ -176,11 +182,21 @@ class LearnedFeatures(BaseEstimator):
             return copy.deepcopy(self.body)
         images = self.body == "convolutional" or len(self.input_shape_) == 3
         dropout = (0.5 if images else 0.0) if self.dropout is None else self.dropout
-        if self.n_categories_ is None:
-            return make_body(self.body, self.input_shape_, self.hidden, dropout)
-        inputs = MixedInputs(self.n_categories_, self.embedding, self.category_dropout)
-        body = make_body(self.body, (inputs.n_outputs,), self.hidden, dropout)
-        return nn.Sequential(inputs, *body)
+        if self.n_categories_ is not None:
+            hidden_numbers = self._input_dropout(self.n_categories_.count(0))
+            inputs = MixedInputs(
+                self.n_categories_, self.embedding, self.category_dropout, hidden_numbers
+            )
+            body = make_body(self.body, (inputs.n_outputs,), self.hidden, dropout)
+            return nn.Sequential(inputs, *body)
+        body = make_body(self.body, self.input_shape_, self.hidden, dropout)
+        rate = 0.0 if images else self._input_dropout(self.input_shape_[0])
+        return nn.Sequential(Dropout(rate), *body) if rate > 0 else body
+
+    def _input_dropout(self, n_numbers: int) -> float:
+        if self.input_dropout is not None:
+            return self.input_dropout
+        return 0.5 if n_numbers > _MANY_NUMBERS else 0.0
 
     def _n_epochs(self, n_points: int) -> int:
         if self.epochs is not None:

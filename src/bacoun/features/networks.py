@@ -41,11 +41,19 @@ class MixedInputs(nn.Module):
         Entries of an embedding.
     dropout : float
         Share of the categories that are hidden in training, each with its whole embedding.
+    number_dropout : float
+        Share of the numbers that are hidden in training.
     """
 
-    def __init__(self, n_categories: Sequence[int], width: int, dropout: float) -> None:
+    def __init__(
+        self,
+        n_categories: Sequence[int],
+        width: int,
+        dropout: float,
+        number_dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.dropout = Dropout(dropout)
+        self.dropout, self.number_dropout = Dropout(dropout), Dropout(number_dropout)
         sizes = torch.tensor(n_categories)
         self.is_category: Tensor
         self.sizes: Tensor
@@ -65,7 +73,8 @@ class MixedInputs(nn.Module):
         known = (codes >= 0) & (codes < self.sizes) & (codes == given)
         rows = torch.where(known, codes + self.firsts, self.embedding.num_embeddings - 1)
         shown = self.dropout(numbers.new_ones(*rows.shape, 1))
-        return torch.cat([numbers, (self.embedding(rows) * shown).flatten(1)], dim=1)
+        embedded = (self.embedding(rows) * shown).flatten(1)
+        return torch.cat([self.number_dropout(numbers), embedded], dim=1)
 
 
 def perceptron(n_inputs: int, hidden: Sequence[int], dropout: float) -> nn.Sequential:
