@@ -146,7 +146,10 @@ SETTINGS = {
     "negative share": ({"contamination": -0.1}, "contamination must be a share"),
     "share by name": ({"contamination": "auto"}, "below 0.5; got 'auto'"),
     "no share": ({"contamination": float("nan")}, "below 0.5; got nan"),
-    "boundary": ({"boundary": "wall"}, "boundary must be one of ['compact-shell', 'flow-shell']"),
+    "boundary": (
+        {"boundary": "wall"},
+        "boundary must be one of ['compact-shell', 'flow-shell', 'mixed-shell']",
+    ),
     "features": ({"features": "nice"}, "features must be one of ['learned']"),
     "posterior": (
         {"posterior": "magic"},

@@ -34,7 +34,7 @@ from bacoun.tabular.reading import MISSING
 
 N_TABLES = os.environ.get("BACOUN_MADE_TABLES")
 AS_MANY = settings(
-    max_examples=int(N_TABLES or 60),
+    max_examples=int(N_TABLES or 20),
     derandomize=N_TABLES is None,  # so that a chance find does not fail an unrelated change
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     print_blob=True,

@@ -73,19 +73,19 @@ def only(profile, frame):
 @pytest.mark.parametrize("n_rows", [1, 10, 60])
 def test_random_rows_that_training_did_not_have_pass(name, n_rows):
     table, rng, passed = TABLES[name], np.random.default_rng(n_rows), 0
-    for _ in range(100):
+    for _ in range(25):
         order = rng.permutation(len(table))
         train, rest = table.iloc[order[: len(table) // 2]], table.iloc[order[len(table) // 2 :]]
         profile = TableProfile.of(train, dict.fromkeys(table, "number"))
         findings = [f for f in check_table(profile, rest.head(n_rows)) if f.kind != "duplicates"]
         assert not any(each.severity == "serious" for each in findings)
         passed += not findings
-    assert passed >= 95
+    assert passed >= 24
 
 
 @pytest.mark.parametrize("n_rows", [1, 3, 30, 1000])
 def test_random_rows_of_mixed_columns_pass(n_rows):
-    assert [check_table(HOSPITAL, hospital(n_rows, seed)) for seed in range(2, 102)] == [[]] * 100
+    assert [check_table(HOSPITAL, hospital(n_rows, seed)) for seed in range(2, 32)] == [[]] * 30
 
 
 def test_many_rows_pass_as_they_are_and_as_text():
@@ -105,7 +105,7 @@ def test_heavy_tails_pass():
         }
         return pd.DataFrame(columns)
 
-    for seed in range(100):
+    for seed in range(25):
         profile = TableProfile.of(draw(200, seed), dict.fromkeys(draw(1, 0), "number"))
         for n_rows in (1, 10, 300):
             assert check_table(profile, draw(n_rows, 1000 + seed)) == []
@@ -436,7 +436,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=30)
 @given(st.data(), st.integers(0, 12))
 def test_no_content_raises(data, n_rows):
     names = data.draw(st.lists(st.sampled_from([*NEW, "x", "Age", ""]), max_size=6))
@@ -448,7 +448,7 @@ def test_no_content_raises(data, n_rows):
     assert any(each.severity == "serious" for each in findings)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     pdst.data_frames(
         [

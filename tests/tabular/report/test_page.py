@@ -154,7 +154,7 @@ def accept_below(threshold):
 # --- what it says --------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(
     n=st.integers(1, 40),
     k=st.integers(2, 6),
