@@ -133,7 +133,7 @@ def test_two_columns_of_one_name_are_refused(fast, moons):
 
 SETTINGS = {
     "certainly unknown": ({"ood_prior": 1}, "from 0 to below 1; got 1. Try 0.01."),
-    "negative prior": ({"ood_prior": -0.1}, "ood_prior must be a probability"),
+    "negative prior": ({"ood_prior": -0.1}, "ood_prior must be a share from 0 to below 1"),
     "prior by name": ({"ood_prior": "rare"}, "below 1; got 'rare'"),
     "no prior": ({"ood_prior": None}, "below 1; got None"),
     "prior not a number": ({"ood_prior": float("nan")}, "below 1; got nan"),

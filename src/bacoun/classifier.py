@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,27 +17,19 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from bacoun.base import BayesianClassifier, Evaluation
-from bacoun.boundary import (
-    CompactShell,
-    FlowOutlierRemover,
-    FlowShell,
-    MixedShell,
-    least_likely,
-)
+from bacoun.boundary import MixedShell, find_outliers
 from bacoun.checkpoint import Checkpoint
 from bacoun.nested import NestedSettings
 from bacoun.posterior import Health
 from bacoun.prediction import Predictor, features_of, learn_doubt, usual_disagreement
 from bacoun.progress import progress_bars
 from bacoun.protocols import BoundarySampler, EdgeAwareFeatureMap, FeatureMap, LastLayer
-from bacoun.randomness import RandomState, as_generator, draw_seed
+from bacoun.randomness import RandomState, as_generator
 from bacoun.serialization import from_state, to_state
 from bacoun.steps import STEPS, fit_step, make_step
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
-from bacoun.training import OnEpoch
 from bacoun.uncertainty import Doubt, Uncertainty
-
-_LARGEST_CODE = 100_000  # of a category
+from bacoun.validation import check_share, count_categories
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -171,7 +162,13 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         self.outliers_ = np.empty(0, dtype=np.int64)
         with progress_bars(self.verbose) as bar_for:
             if self.contamination > 0:
-                self.outliers_ = self._find_outliers(X, labels, generator, bar_for("outliers"))
+                self.outliers_ = find_outliers(
+                    self._checked(X),
+                    labels,
+                    self.contamination,
+                    generator=generator,
+                    on_epoch=bar_for("outliers"),
+                )
                 rows = np.setdiff1d(np.arange(len(points)), self.outliers_)
                 points, labels = self._validated(_take(X, rows), _take(y, rows))
 
@@ -245,16 +242,8 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
 
     def _fresh_steps(self) -> tuple[Any, Any, Any]:
         """Clones of the three steps, names turned into objects and our own settings filled in."""
-        if not isinstance(self.ood_prior, Real) or not 0 <= self.ood_prior < 1:
-            raise ValueError(
-                "ood_prior must be a probability, from 0 to below 1; got "
-                f"{self.ood_prior!r}. Try 0.01."
-            )
-        if not isinstance(self.contamination, Real) or not 0 <= self.contamination < 0.5:
-            raise ValueError(
-                "contamination must be a share from 0 to below 0.5; got "
-                f"{self.contamination!r}. Try 0.05."
-            )
+        check_share("ood_prior", self.ood_prior, below=1, example=0.01)
+        check_share("contamination", self.contamination, below=0.5, example=0.05)
         boundary = clone(make_step("boundary", self.boundary), safe=False)
         features = clone(make_step("features", self.features), safe=False)
         posterior = clone(make_step("posterior", self.posterior), safe=False)
@@ -263,7 +252,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             own = {name: self.n_jobs for name in unset if name.rpartition("__")[2] == "n_jobs"}
             boundary.set_params(**own)
         if self.categorical_features is not None and len(self.categorical_features) > 0:
-            boundary = None if boundary is None else _with_categories(boundary)
+            boundary = None if boundary is None else MixedShell.around(boundary)
         elif isinstance(boundary, MixedShell):
             boundary = boundary._part("shell")
         told = isinstance(features, EdgeAwareFeatureMap) or hasattr(boundary, "log_prob")
@@ -276,28 +265,10 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         return boundary, features, posterior
 
     def _learn_categories(self, table: np.ndarray) -> None:
-        self.n_categories_: list[int] | None = None
-        columns = [] if self.categorical_features is None else list(self.categorical_features)
-        if not columns:
-            return
-        if self.image_shape_ is not None:
-            raise ValueError("categorical_features must be None for images. Leave it out.")
-        whole = all(isinstance(column, int | np.integer) for column in columns)
-        if not whole or not set(columns) <= set(range(table.shape[1])):
-            raise ValueError(
-                f"categorical_features must be columns of X, from 0 to {table.shape[1] - 1}; got "
-                f"{columns}."
-            )
-        codes = table[:, columns]
-        if (codes < 0).any() or (codes != np.floor(codes)).any() or codes.max() > _LARGEST_CODE:
-            raise ValueError(
-                "categorical_features must hold whole numbers 0, 1, ..., at most "
-                f"{_LARGEST_CODE}; got others. Encode them, for instance with "
-                "sklearn.preprocessing.OrdinalEncoder."
-            )
-        sizes = np.zeros(table.shape[1], dtype=int)
-        sizes[columns] = codes.max(axis=0) + 1
-        self.n_categories_ = sizes.tolist()
+        columns = self.categorical_features
+        self.n_categories_ = count_categories(
+            table, [] if columns is None else columns, self.image_shape_
+        )
 
     def _mean_and_spread(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean, spread = super()._mean_and_spread(table)
@@ -305,16 +276,6 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             is_category = np.array(self.n_categories_) > 0
             mean, spread = np.where(is_category, 0.0, mean), np.where(is_category, 1.0, spread)
         return mean, spread
-
-    def _find_outliers(
-        self, X: ArrayLike, labels: Tensor, generator: Generator, on_epoch: OnEpoch | None
-    ) -> np.ndarray:
-        """Rows (n,) of lowest density under one flow: the paper's "Robustness to Outliers"."""
-        table = self._checked(X)
-        remover = FlowOutlierRemover(random_state=np.random.default_rng(draw_seed(generator)))
-        log_density = remover.fit(table, on_epoch=on_epoch).score_samples(table)
-        n_outliers = round(self.contamination * len(table))
-        return least_likely(log_density, labels.cpu().numpy(), n_outliers)
 
     def _n_edge(self, n_points: int) -> int:
         """Number of edge points: the paper's balance heuristic, more for images, or as told."""
@@ -443,18 +404,6 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         """
         with refuse_incomplete(path):
             return from_state(cls, read_folder(path), body=body, device=device)
-
-
-def _with_categories(boundary: Any) -> MixedShell:
-    """A boundary of numbers as one that also knows categories."""
-    if isinstance(boundary, MixedShell):
-        return boundary
-    if not isinstance(boundary, CompactShell | FlowShell):
-        raise ValueError(
-            "boundary must be flows to be used with categorical_features; got "
-            f"{type(boundary).__name__}. Use 'compact-shell', or one-hot encode the categories."
-        )
-    return MixedShell(shell=boundary)
 
 
 def _take(table: Any, rows: np.ndarray) -> Any:

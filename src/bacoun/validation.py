@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
+
+_LARGEST_CODE = 100_000  # of a category
 
 ImageShape = tuple[int, ...] | None
 """(C, H, W) of images, None for a table."""
@@ -99,6 +103,51 @@ def _as_numbers(values: np.ndarray) -> np.ndarray:
             f"X must hold numbers; it contains the text {text[:40]!r}. Encode such columns first, "
             "for instance with sklearn.preprocessing.OneHotEncoder."
         ) from None
+
+
+def check_share(name: str, value: Any, *, below: float, example: float) -> None:
+    """Refuse a value that is not a number from 0 to `below`, which is not allowed itself."""
+    if not isinstance(value, Real) or not 0 <= float(value) < below:
+        raise ValueError(
+            f"{name} must be a share from 0 to below {below:g}; got {value!r}. Try {example:g}."
+        )
+
+
+def count_categories(
+    table: np.ndarray, columns: Sequence[int], image_shape: ImageShape
+) -> list[int] | None:
+    """Number of categories of each column of a table (N, D); 0 for those that are continuous.
+
+    Parameters
+    ----------
+    columns : sequence of int
+        Columns that hold categories, as whole numbers 0, 1, ...
+    image_shape : tuple or None
+        Shape of the images that the rows are, which have no categories.
+
+    Returns
+    -------
+    list of int of length D, or None without categories
+    """
+    chosen, n_columns = list(columns), table.shape[1]
+    if not chosen:
+        return None
+    if image_shape is not None:
+        raise ValueError("categorical_features must be None for images. Leave it out.")
+    whole = all(isinstance(column, int | np.integer) for column in chosen)
+    if not whole or not set(chosen) <= set(range(n_columns)):
+        raise ValueError(
+            f"categorical_features must be columns of X, from 0 to {n_columns - 1}; got {chosen}."
+        )
+    codes = table[:, chosen]
+    if (codes < 0).any() or (codes != np.floor(codes)).any() or codes.max() > _LARGEST_CODE:
+        raise ValueError(
+            f"categorical_features must hold whole numbers 0, 1, ..., at most {_LARGEST_CODE}; got "
+            "others. Encode them, for instance with sklearn.preprocessing.OrdinalEncoder."
+        )
+    sizes = np.zeros(n_columns, dtype=int)
+    sizes[chosen] = codes.max(axis=0) + 1
+    return [int(size) for size in sizes]
 
 
 def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

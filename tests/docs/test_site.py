@@ -14,7 +14,7 @@ from bacoun.cli import app, main
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ["boundary", "features", "posterior", "uncertainty", "deferral"]
-ROOMS += ["baselines", "tabular", "tabular.report"]
+ROOMS += ["baselines", "tabular", "tabular.checks", "tabular.report"]
 
 
 @pytest.fixture(scope="module")

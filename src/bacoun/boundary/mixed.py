@@ -37,6 +37,18 @@ class MixedShell(NestedSettings):
 
     shell: CompactShell | FlowShell | None = None
 
+    @classmethod
+    def around(cls, boundary: Any) -> Self:
+        """A boundary of numbers as one that knows categories too."""
+        if isinstance(boundary, cls):
+            return boundary
+        if not isinstance(boundary, CompactShell | FlowShell):
+            raise ValueError(
+                "boundary must be flows to be used with categorical_features; got "
+                f"{type(boundary).__name__}. Use 'compact-shell', or one-hot encode the categories."
+            )
+        return cls(shell=boundary)
+
     def _default_part(self, name: str, value: Any) -> Any:
         return CompactShell() if name == "shell" and value is None else None
 

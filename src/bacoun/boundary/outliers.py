@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Generator, Tensor
 
 from bacoun.boundary.flow import FlowSettings, deviation_within
 from bacoun.randomness import RandomState, as_generator, draw_seed
@@ -162,3 +163,26 @@ def least_likely(log_density: np.ndarray, labels: np.ndarray, n_points: int) -> 
     stay = [order[labels[order] == label][-2:] for label in np.unique(labels)]
     free = order[~np.isin(order, np.concatenate(stay))]
     return np.sort(free[:n_points])
+
+
+def find_outliers(
+    table: np.ndarray,
+    labels: Tensor,
+    contamination: float,
+    *,
+    generator: Generator,
+    on_epoch: OnEpoch | None = None,
+) -> np.ndarray:
+    """Rows (n,) of lowest density under one flow, the share `contamination` of all.
+
+    Parameters
+    ----------
+    table : ndarray of shape (N, D)
+    labels : Tensor of shape (N,)
+        Two points of each class are kept.
+    contamination : float
+        Share of the rows.
+    """
+    remover = FlowOutlierRemover(random_state=np.random.default_rng(draw_seed(generator)))
+    log_density = remover.fit(table, on_epoch=on_epoch).score_samples(table)
+    return least_likely(log_density, labels.cpu().numpy(), round(contamination * len(table)))

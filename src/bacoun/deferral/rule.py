@@ -54,7 +54,7 @@ class DeferralRule:
         ambiguous whatever the error bound. None: only the error bound counts.
     n_infinite : int
         Calibration points with an infinite `ood_score`. They are unfamiliar whatever the threshold,
-        and had no part in it.
+        and use up to half of the false alarms.
 
     Examples
     --------
@@ -220,7 +220,10 @@ class DeferralRule:
                 f"({self.n_calibration} calibration points)."
             )
         if self.n_infinite > 0:
-            words += f" Not counted: {self.n_infinite} more whose ood_score is infinite."
+            words += f" {self.n_infinite} more have an infinite ood_score and are always flagged"
+            share = self.n_infinite / (self.n_infinite + self.n_calibration)
+            too_many = share > self.false_alarm / 2
+            words += f", so that in all it may be more than {alarm}." if too_many else "."
         return words
 
     def to_dict(self) -> dict[str, Any]:
