@@ -156,13 +156,14 @@ class DeferralRule:
             check_same_length(ood_score=ood_score, predicted=classes)
             for index, threshold in self.class_thresholds.items():
                 limit[classes == index] = threshold
-        reason = np.where(total > self._total_threshold, "ambiguous", "")
+        reason = np.where(total > self.total_threshold, "ambiguous", "")
         unfamiliar = (ood_score > limit) | np.isinf(ood_score)
         reason = np.where(unfamiliar, "unfamiliar", reason)
         return Decisions(np.where(reason == "", "accept", "defer"), reason)
 
     @property
-    def _total_threshold(self) -> float:
+    def total_threshold(self) -> float:
+        """Familiar points with a higher total uncertainty are ambiguous; infinite if none are."""
         limit = math.inf
         if self.max_error_probability is not None:
             # Of all predictions that are wrong with probability q, none has a smaller entropy.
@@ -187,14 +188,14 @@ class DeferralRule:
                 "covered by the guarantee."
             )
         if self.acceptance is not None:
-            limit = self._total_threshold
+            limit = self.total_threshold
             which = "none" if limit > 0 else "all others"
             if math.isfinite(limit):
                 which = f"of the others, total above {limit:.3g} nats"
             lines.append(f"Ambiguous: {which}. {self.acceptance.statement}")
         elif self.max_error_probability is not None:
             lines.append(
-                f"Ambiguous: of the others, total above {self._total_threshold:.3g} nats. No error "
+                f"Ambiguous: of the others, total above {self.total_threshold:.3g} nats. No error "
                 "bound is guaranteed."
             )
         if self.max_error_probability is not None:

@@ -17,7 +17,7 @@ from bacoun.deferral import Acceptance, DeferralRule
 from bacoun.tabular import TableModel
 from bacoun.tabular.explanation import Explanation, Pull, Surprise, Unseen
 from bacoun.tabular.report.data import ReportData, Scored, report_data
-from bacoun.tabular.report.measures import class_auc, reliability
+from bacoun.tabular.report.measures import Thresholds, class_auc, reliability
 from bacoun.tabular.report.page import render_page, write_page
 from bacoun.tabular.report.strips import Distribution
 from bacoun.uncertainty import decompose
@@ -375,3 +375,9 @@ def test_mistakes_are_named(model, table):
         report_data(model, gaps)
     with pytest.raises(ValueError, match="at least 1 row"):
         report_data(model, frame.head(0))
+
+
+def test_the_threshold_of_likely_errors_is_shown_without_an_error_bound():
+    rule = DeferralRule(0.05, 100, 3.0, max_error_probability=0.2)
+    assert Thresholds.of(rule).total == pytest.approx(0.5004, abs=1e-4)
+    assert Thresholds.of(DeferralRule(0.05, 100, 3.0)).total is None

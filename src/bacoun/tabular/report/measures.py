@@ -63,7 +63,7 @@ class Thresholds(NamedTuple):
     @classmethod
     def of(cls, rule: DeferralRule) -> Thresholds:
         """Read them from a rule."""
-        total = None if rule.acceptance is None else rule.acceptance.threshold
+        total = rule.total_threshold
         by_class = sorted((rule.class_thresholds or {}).values())
         return cls(_finite(rule.ood_threshold), _finite(total), by_class)
 
