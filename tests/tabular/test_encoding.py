@@ -176,6 +176,13 @@ def test_an_unseen_category_is_marked_and_named():
     assert sum(map(len, words)) == 1
 
 
+def test_a_gap_in_a_constant_column_of_any_dtype_is_marked():
+    encoder = TableEncoder().fit(FRAME.assign(zero=0.0))
+    for dtype in ("float64", "Float64", "double[pyarrow]", object):
+        zeros = pd.Series([0.0] * (N - 1) + [None], dtype=dtype)
+        assert np.flatnonzero(encoder.transform_with_unseen(FRAME.assign(zero=zeros))[1]) == N - 1
+
+
 @pytest.mark.parametrize("impute", [True, False])
 def test_a_gap_where_training_had_none_is_filled_and_marked(impute):
     encoder = TableEncoder().fit(FRAME, impute)

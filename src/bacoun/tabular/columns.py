@@ -223,7 +223,9 @@ def as_text(column: pd.Series) -> np.ndarray:
     """Values (N,) as text; whole numbers have no decimals, also if they are stored as floats."""
     values = column.astype(object).to_numpy()
     if types.is_float_dtype(column):
-        values = np.array([int(v) if float(v).is_integer() else v for v in values], dtype=object)
+        whole = [not pd.isna(v) and float(v).is_integer() for v in values]
+        pairs = zip(values, whole, strict=True)
+        values = np.array([int(v) if is_whole else v for v, is_whole in pairs], dtype=object)
     return np.array([v if isinstance(v, str) else str(v) for v in values], dtype=object)
 
 
