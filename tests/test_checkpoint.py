@@ -95,7 +95,7 @@ def test_a_fit_interrupted_in_every_epoch_ends_as_if_it_had_not_been(
     moons, tmp_path, monkeypatch, settings, every_seconds
 ):
     remover = partial(FlowOutlierRemover, epochs=3, blocks=1, hidden=8)
-    monkeypatch.setattr("bacoun.classifier.FlowOutlierRemover", remover)
+    monkeypatch.setattr("bacoun.boundary.outliers.FlowOutlierRemover", remover)
     expected = answers(tiny(**settings).fit(*moons))
     ctrl_c = CtrlC()
     monkeypatch.setattr("bacoun.classifier.progress_bars", ctrl_c.bars)
