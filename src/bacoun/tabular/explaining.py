@@ -30,7 +30,7 @@ _N_COLUMNS = 12  # the most surprising, that are looked at again after a repair
 _FIRST = 1e6  # nats that each standard deviation outside counts in the order of repairs
 _LOWEST = -1e30  # log density of what a flow cannot represent
 _CHUNK = 8192  # rows whose density is computed at once
-_ROWS = 64  # that are explained at once
+_ROWS = 400  # that are explained at once, at most
 
 Values = Mapping[str, np.ndarray]
 """Values (n,) of each column, as they are shown to people."""
@@ -64,11 +64,11 @@ class Explainer:
             for row, explanation in zip(rows, told, strict=True):
                 found[row] = explanation
 
-        chunks = []
+        n_threads, chunks = torch.get_num_threads(), []
         for kind in ("unfamiliar", "ambiguous"):
             rows = np.flatnonzero(reason == kind)
-            chunks += [rows[first : first + _ROWS] for first in range(0, len(rows), _ROWS)]
-        n_threads = torch.get_num_threads()
+            size = min(_ROWS, -(-len(rows) // n_threads))
+            chunks += [rows[first : first + size] for first in range(0, len(rows), max(size, 1))]
         # One thread per chunk: threads within a chunk would mostly wait for each other.
         with threads_for(0), ThreadPoolExecutor(n_threads) as pool:
             list(pool.map(explain_rows, chunks))
