@@ -120,12 +120,14 @@ class Predictor:
         log_units : float
             Log of the factor between densities of the data and of standardized points.
         scores : dict, optional
-            From `look`: the density is not computed again if it is the only score.
+            From `look`: the density is not computed again if it is the first score, and the
+            residual of principal components is not a score apart.
         """
         if not self.has_density:
             return None
-        if scores is not None and scores.keys() == {"density"}:
-            log_prob: Tensor = -scores["density"]
+        first = next(iter(scores or {}), None)
+        if scores and first in ("density", "categories") and "residual" not in scores:
+            log_prob: Tensor = -scores[first]
         else:
             log_prob = self.boundary.log_prob(points.flatten(1))
         return log_prob.double() - log_units

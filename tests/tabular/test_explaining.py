@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from sklearn.base import BaseEstimator
 
 from bacoun.boundary import FlowShell
 from bacoun.tabular import TableModel
@@ -245,3 +247,26 @@ def test_words():
     both = Explanation(reason="ambiguous", classes=(("ill", 0.504), ("well", 0.496)), pulls=pulls)
     spoken = "; ".join(f"{column} = 1 speaks for ill" for column in "abc")
     assert str(both) == f"ill (0.50) or well (0.50); {spoken}"
+
+
+class OwnBoundary(BaseEstimator):
+    """A Gaussian, with no more than the interface asks for."""
+
+    def fit(self, points, labels, *, generator=None):
+        self.n_inputs_ = points.shape[1]
+        return self
+
+    def sample(self, n_points, *, generator):
+        return 4 * torch.randn(n_points, self.n_inputs_, generator=generator)
+
+    def log_prob(self, points):
+        return -0.5 * points.square().sum(dim=1)
+
+
+def test_a_boundary_of_ones_own_explains_too(fast):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc"))
+    table["y"] = (table["a"] > 0).astype(int)
+    model = TableModel.fit(table, "y", classifier=fast(boundary=OwnBoundary()))
+    (why,) = model.explain(pd.DataFrame({"a": [0.1], "b": [40.0], "c": [0.2]}))
+    assert why.surprises[0].column == "b"

@@ -78,8 +78,7 @@ class CategoryTree:
                 if cells <= _MAX_CELLS:
                     joint = self._counts(columns, child, other, groups, n_groups)
                     weights[child, other] = _mutual_information(joint)
-        # One more node joins all numbers, whose density the flows know; it is the root. The scale
-        # keeps rounding from making a small weight a missing one.
+        # One more node joins all numbers, whose density the flows know; it is the root.
         largest = 1 + float(weights.max())
         weights[n_categories:n_columns, -1] = largest
         tree = csgraph.minimum_spanning_tree(csr_array(-weights.clamp(min=0).numpy()))

@@ -139,12 +139,10 @@ class MixedShell(NestedSettings):
             Which of them to compute; the others are -inf if the points have numbers.
         """
         numbers, codes = self._split(points)
+        tree = self.tree_.log_prob(codes, numbers)
         if self.shell_ is None:
-            return self._categories_log_prob(numbers, codes)
-        return self.shell_.class_log_prob(numbers, wanted) + self.tree_.log_prob(codes, numbers)
-
-    def _categories_log_prob(self, numbers: Tensor, codes: Tensor) -> Tensor:
-        return self.log_weights_[:, None] + self.tree_.log_prob(codes, numbers)
+            return self.log_weights_[:, None] + tree
+        return self.shell_.class_log_prob(numbers, wanted) + tree
 
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D): of the numbers, plus that of the categories."""
@@ -156,12 +154,16 @@ class MixedShell(NestedSettings):
         In the density of the whole row, many ordinary columns could outweigh an unusual one.
         """
         numbers, codes = self._split(points)
-        categories = -torch.logsumexp(self._categories_log_prob(numbers, codes), dim=0)
+        tree = self.tree_.log_prob(codes, numbers)
+        categories = -torch.logsumexp(self.log_weights_[:, None] + tree, dim=0)
         if self.shell_ is None:
             return {"categories": categories}
-        whole, scores = -self.log_prob(points), self.shell_.unfamiliarity(numbers)
+        flows = self.shell_.class_log_prob(numbers)
+        scores = {"density": -torch.logsumexp(flows, dim=0)}
+        if isinstance(self.shell_, CompactShell) and self.shell_.compact_:
+            scores = self.shell_.unfamiliarity(numbers)  # the residual apart
         return {
-            "density": whole,
+            "density": -torch.logsumexp(flows + tree, dim=0),
             "numbers": scores.pop("density"),
             "categories": categories,
         } | scores

@@ -180,8 +180,12 @@ class Explainer:
             chunk = slice(start, start + _CHUNK)
             wanted = (likely[chunk].T[:, None] == classes).any(axis=0)  # (K, n)
             points = self.classifier._standardized(rows[chunk])
-            each = self.classifier.boundary_.class_log_prob(points, torch.from_numpy(wanted))
-            found.append(each.logsumexp(dim=0).double().numpy())
+            if hasattr(self.classifier.boundary_, "class_log_prob"):
+                each = self.classifier.boundary_.class_log_prob(points, torch.from_numpy(wanted))
+                log_density = each.logsumexp(dim=0)
+            else:  # a boundary of the user's own
+                log_density = self.classifier.boundary_.log_prob(points)
+            found.append(log_density.double().numpy())
         return np.maximum(np.concatenate(found), _LOWEST)
 
     def ambiguous(

@@ -76,14 +76,22 @@ class Neighborhood:
         outside, left = np.zeros(len(rows), dtype=bool), np.arange(len(rows))
         if not self.limits:
             return outside
-        with np.errstate(over="ignore"):
-            rows = np.clip((rows - self.mean) / self.scale, -FAR, FAR).astype(np.float32)
+        rows = self._standardized(rows)
         limits = np.array(self.limits) * (1 + 1e-4)  # more than rounding
         for kept in (self.rows[:_N_FIRST], self.rows):
             distances = _distances(rows[left], kept, self.n_categories, _NEIGHBORS)
             left = left[(distances > limits).any(axis=1)]
         outside[left] = True
         return outside
+
+    def coordinates(self, rows: np.ndarray) -> np.ndarray:
+        """Rows (N, D) as points (N, E) in the space of these distances."""
+        return _one_hot(self._standardized(rows), self.n_categories).double().numpy()
+
+    def _standardized(self, rows: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            standard = np.clip((rows - self.mean) / self.scale, -FAR, FAR)
+        return standard.astype(np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values and tensors."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bacoun.base import FAR
 from bacoun.deferral import DeferralRule
 from bacoun.tabular.explanation import Explanation
 from bacoun.tabular.report.strips import Distribution, distributions
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from bacoun.tabular import TableModel
 
 _LISTED = 10  # rows in a list of uncertain ones
-_MAX_LEVELS = 100  # of a category that has a part in the map
 
 
 @dataclass(frozen=True)
@@ -149,13 +147,13 @@ def report_data(
     labels = _labels(test, target or model.target, classes, required=target is not None)
     rows = _features(test, model.target, target)
     encoded, unseen = model.encoder.transform_with_unseen(rows)
-    points = _one_hot(model, encoded)
+    points = model.neighborhood.coordinates(encoded)
     components, explained_variance = _principal_components(points)
     scored = _score(model, rows, points @ components.T, labels)
     scored_ood = None
     if ood is not None:
         strange = _features(ood, model.target, target)
-        points = _one_hot(model, model.encoder.transform(strange))
+        points = model.neighborhood.coordinates(model.encoder.transform(strange))
         scored_ood = _score(model, strange, points @ components.T)
     health, settings = model.classifier.health_, model.classifier.get_params(deep=False)
     return ReportData(
@@ -220,25 +218,6 @@ def _features(frame: pd.DataFrame, *targets: str | None) -> pd.DataFrame:
     if len(frame) == 0:
         raise ValueError("a table must have at least 1 row to report on; got 0.")
     return frame.drop(columns=[name for name in targets if name in frame.columns])
-
-
-def _one_hot(model: TableModel, encoded: np.ndarray) -> np.ndarray:
-    """Encoded rows (N, D) as points: standardized numbers and one-hot encoded categories.
-
-    A code is no position. Categories of more than 100 levels have no part in the map.
-    """
-    classifier = model.classifier
-    with np.errstate(over="ignore"):
-        deviations = (encoded - classifier.mean_) / classifier.scale_
-    numbers = np.nan_to_num(np.clip(deviations, -FAR, FAR))
-    sizes = classifier.n_categories_ or [0] * encoded.shape[1]
-    points = [np.empty((len(encoded), 0))]
-    for feature, size in enumerate(sizes):
-        if size == 0:
-            points.append(numbers[:, [feature]])
-        elif size <= _MAX_LEVELS:
-            points.append(encoded[:, [feature]] == np.arange(size))
-    return np.concatenate(points, axis=1, dtype=np.float64)
 
 
 def _principal_components(points: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
