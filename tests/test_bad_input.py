@@ -150,7 +150,7 @@ SETTINGS = {
         {"boundary": "wall"},
         "boundary must be one of ['compact-shell', 'flow-shell', 'mixed-shell']",
     ),
-    "features": ({"features": "nice"}, "features must be one of ['learned']"),
+    "features": ({"features": "nice"}, "features must be one of ['auto', 'learned', 'tabular']"),
     "posterior": (
         {"posterior": "magic"},
         "posterior must be one of ['hmc', 'laplace', 'mean-field', 'nuts']",

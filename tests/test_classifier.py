@@ -707,3 +707,56 @@ def test_verbose_draws_a_bar_for_each_step_on_stderr_alone(fast, moons, capsys):
 def test_the_library_is_silent_by_default(fast, moons, capsys):
     fast().fit(*moons).predict(GRID)
     assert capsys.readouterr() == ("", "")
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def rare_and_common(seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.repeat(["common", "rare"], [380, 20])
+    X = rng.normal(size=(400, 2)) + np.where(y == "rare", 1.5, 0.0)[:, None]
+    return X, y
+
+
+def test_rows_of_weight_zero_are_as_if_they_were_not_there(fast, moons):
+    X, y = moons
+    kept = np.arange(len(X)) % 3 > 0
+    weighted = fast().fit(X, y, sample_weight=kept.astype(float) * 2)
+    same = fast().fit(X[kept], y[kept], sample_weight=np.full(kept.sum(), 2.0))
+    np.testing.assert_array_equal(weighted.predict_proba(GRID), same.predict_proba(GRID))
+
+
+@pytest.mark.parametrize("features", ["learned", "tabular"])
+def test_heavy_classes_are_predicted_more_often(fast, features):
+    X, y = rare_and_common()
+    plain = fast(features=features).fit(X, y)
+    balanced = fast(features=features, class_weight="balanced").fit(X, y)
+    told = fast(features=features, class_weight={"rare": 19.0}).fit(X, y)
+    by_row = fast(features=features).fit(X, y, sample_weight=np.where(y == "rare", 19.0, 1.0))
+    rare = [(model.predict(X) == "rare").mean() for model in (plain, balanced, told, by_row)]
+    assert min(rare[1:]) > 2 * rare[0]
+
+
+def test_an_update_takes_weights_too(fast):
+    X, y = rare_and_common()
+    model = fast().fit(X, y)
+    before = (model.predict(X) == "rare").mean()
+    model.update(X, y, sample_weight=np.where(y == "rare", 19.0, 1.0))
+    assert (model.predict(X) == "rare").mean() > before
+
+
+@pytest.mark.parametrize(
+    ("settings", "weights", "sentence"),
+    [
+        ({"class_weight": {"other": 2.0}}, None, "class_weight must be 'balanced' or a dict"),
+        ({"class_weight": {"rare": -1.0}}, None, "class_weight must be 'balanced' or a dict"),
+        ({"class_weight": "even"}, None, "class_weight must be 'balanced' or a dict"),
+        ({}, np.zeros(400), "must contain at least one non-zero"),
+        ({}, np.full(400, -1.0), "[Nn]egative"),
+        ({}, np.ones(3), "sample_weight"),
+    ],
+)
+def test_bad_weights_are_refused(fast, settings, weights, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        fast(**settings).fit(*rare_and_common(), sample_weight=weights)

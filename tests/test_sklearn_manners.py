@@ -15,10 +15,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bacoun import BaCOUnClassifier
 from bacoun.boundary import CompactShell, FlowShell
-from bacoun.features import LearnedFeatures
+from bacoun.features import LearnedFeatures, TabularFeatures
 from bacoun.posterior import HMC, Laplace
 
 matplotlib.use("Agg")
+
+SMALL_TABULAR = TabularFeatures(n_members=2, hidden=(16, 8), n_trees=5, epochs=20)
 
 
 def tiny(**settings):
@@ -34,7 +36,12 @@ def tiny(**settings):
 
 # Chains this short cannot settle; the checks are about manners.
 @pytest.mark.filterwarnings(f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning")
-@parametrize_with_checks([tiny(), tiny(ood_prior=0), tiny(boundary=None)])
+@parametrize_with_checks(
+    [tiny(), tiny(ood_prior=0), tiny(boundary=None), tiny(features=SMALL_TABULAR)],
+    expected_failed_checks=lambda estimator: {
+        "check_sample_weight_equivalence_on_dense_data": "mini-batches of other rows are drawn"
+    },
+)
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
     check(estimator)
 
@@ -64,7 +71,7 @@ def test_setting_a_nested_value_turns_a_name_into_a_step():
     assert model.boundary.shell.epochs == 7
     assert isinstance(model.posterior, HMC)
     assert model.posterior.prior_scale == 0.5
-    assert model.features == "learned"
+    assert model.features == "auto"
 
 
 def test_a_step_and_its_setting_can_be_set_together():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal, Self
@@ -13,7 +13,8 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Generator, Tensor, nn
 
 from bacoun.base import BayesianClassifier, Evaluation
@@ -29,7 +30,7 @@ from bacoun.serialization import from_state, to_state
 from bacoun.steps import STEPS, fit_step, make_step
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
 from bacoun.uncertainty import Doubt, Uncertainty
-from bacoun.validation import check_share, count_categories
+from bacoun.validation import as_rows, check_share, count_categories
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -41,9 +42,10 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     boundary : "compact-shell", "flow-shell", BoundarySampler or None
         Step 1: draws points on the boundary of the data. "compact-shell" works on the inputs, or on
         their principal components if there are more than 128. None: a neural linear model.
-    features : "learned", torch.nn.Module or FeatureMap
-        Step 2: a network that learns the K classes, and to tell data from boundary points. A module
-        becomes the network's body.
+    features : "auto", "tabular", "learned", torch.nn.Module or FeatureMap
+        Step 2: a network that learns the K classes, and to tell data from boundary points. "auto":
+        "tabular", small networks that also see a forest's votes, or "learned", convolutional, for
+        images. A module becomes the body of a "learned" network.
     posterior : "hmc", "nuts", "mean-field", "laplace" or LastLayer
         Step 3: Bayesian logistic regression on the frozen features.
     ood_prior : float
@@ -57,6 +59,9 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         Share of the training points to leave out as outliers, from 0 to below 0.5: those of lowest
         density under one flow fitted to all points. A class much rarer than the others has a low
         density too; at least two points of each class are kept.
+    class_weight : dict or "balanced", optional
+        Weight of each class in steps 2 and 3, by label; a class that is not listed has weight 1.
+        "balanced": inversely proportional to its frequency.
     categorical_features : sequence of int, optional
         Columns of X that hold categories, as whole numbers 0, 1, ... The network learns an
         embedding of each, and the boundary becomes a `MixedShell`. A value that `fit` did not see
@@ -68,7 +73,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     verbose : bool
         Draw progress bars on stderr.
     n_jobs : int, optional
-        Processes that fit the flows of step 1 in parallel.
+        Processes that fit the flows of step 1, and threads that grow the trees of step 2.
     device : str
         Torch device of the tensors.
 
@@ -98,11 +103,12 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     """
 
     boundary: str | BoundarySampler | None = "compact-shell"
-    features: str | nn.Module | FeatureMap = "learned"
+    features: str | nn.Module | FeatureMap = "auto"
     posterior: str | LastLayer = "hmc"
     ood_prior: float = 0.01
     n_boundary: int | Literal["balanced"] = "balanced"
     contamination: float = 0.0
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
     categorical_features: Sequence[int] | None = None
     standardize: bool = True
     random_state: RandomState = None
@@ -134,6 +140,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         self,
         X: ArrayLike,
         y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Self:
@@ -145,6 +152,9 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             Finite numbers.
         y : (N,)
             Labels of at least two classes.
+        sample_weight : (N,), optional
+            How often each row counts in steps 2 and 3. Step 1 learns what has been seen, and for
+            that weights are irrelevant; but a row of weight 0 is left out.
         checkpoint : path or Checkpoint, optional
             A folder in which the fit saves its state after each step, and once a minute while it
             samples. Called again with the same data and settings, an interrupted fit resumes there
@@ -152,13 +162,15 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             The folder stays: delete it once the model is saved. A step of your own is loaded if it
             has `get_state` and `set_state`; otherwise it is fitted again.
         """
-        boundary, features, posterior = self._fresh_steps()
+        X, y, weights = _weighted_rows(X, y, sample_weight)
+        boundary, features, posterior = self._fresh_steps(for_images=as_rows(X)[1] is not None)
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
         if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
             checkpoint = Checkpoint(checkpoint)
         if checkpoint is not None:
-            checkpoint.begin(self._run(points, labels, boundary, features, posterior), generator)
+            run = self._run(points, labels, weights, boundary, features, posterior)
+            checkpoint.begin(run, generator)
         self.outliers_ = np.empty(0, dtype=np.int64)
         with progress_bars(self.verbose) as bar_for:
             if self.contamination > 0:
@@ -171,8 +183,9 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 )
                 rows = np.setdiff1d(np.arange(len(points)), self.outliers_)
                 points, labels = self._validated(_take(X, rows), _take(y, rows))
+                weights = None if weights is None else weights[rows]
 
-            def run(name: str, step: Any, *data: Tensor, **offered: Any) -> Any:
+            def fit(name: str, step: Any, *data: Tensor, **offered: Any) -> Any:
                 offered |= {"generator": generator, "on_epoch": bar_for(name)}
                 offered |= {"n_categories": self.n_categories_}
                 return fit_step(name, step, *data, checkpoint=checkpoint, **offered)
@@ -181,13 +194,15 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             self.doubt_: Doubt | None = None
             edge: dict[str, Tensor | None] = {}
             if boundary is not None:
-                self.boundary_ = run("boundary", boundary, points.flatten(1), labels)
+                self.boundary_ = fit("boundary", boundary, points.flatten(1), labels)
                 edge = self._draw_edge(points, generator)
-            self.features_ = run("features", features, points, labels, **edge)
-            learned = features_of(self.features_, points)
-            self.posterior_ = run("posterior", posterior, learned, labels)
+            weight = {"sample_weight": self._class_weighted(weights, labels, points)}
+            self.features_ = fit("features", features, points, labels, **edge, **weight)
+            learned = features_of(self.features_, points, seen=True)
+            prior = {"best_prior_scale": getattr(self.features_, "prior_scale_", None)}
+            self.posterior_ = fit("posterior", posterior, learned, labels, **weight, **prior)
             if boundary is not None and self.ood_prior > 0:
-                self.doubt_ = learn_doubt(self._predictor, points, float(self.ood_prior))
+                self.doubt_ = learn_doubt(self._predictor, points, learned, float(self.ood_prior))
         return self
 
     def _draw_edge(self, points: Tensor, generator: Generator) -> dict[str, Tensor | None]:
@@ -196,7 +211,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         edge, labels = drawn if isinstance(drawn, tuple) else (drawn, None)
         return {"edge": edge.view(-1, *points.shape[1:]), "edge_labels": labels}
 
-    def update(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Infer the posterior of step 3 again; flows and network stay as they are.
 
         Parameters
@@ -204,8 +219,11 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         X, y
             All labeled rows, old and new: the model does not store its training set. They must
             hold each known class, and no other.
+        sample_weight : (N,), optional
+            How often each row counts. A row of weight 0 is left out.
         """
         check_is_fitted(self)
+        X, y, weights = _weighted_rows(X, y, sample_weight)
         table, given = self._checked(X, y)
         indices = self._indices(given)
         missing = np.delete(self.classes_, np.unique(indices)).tolist()
@@ -214,14 +232,18 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 "y must hold each class at least once, because X and y replace the rows of fit; "
                 f"got none of {missing[:5]}. Add old rows of it."
             )
-        features = features_of(self.features_, self._standardized(table))
+        points = self._standardized(table)
+        labels = torch.from_numpy(indices).to(self.device)
+        features = features_of(self.features_, points, seen=True)
         posterior = clone(self.posterior_, safe=False)
         with progress_bars(self.verbose) as bar_for:
             self.posterior_ = fit_step(
                 "posterior",
                 posterior,
                 features,
-                torch.from_numpy(indices).to(self.device),
+                labels,
+                sample_weight=self._class_weighted(weights, labels, points),
+                best_prior_scale=getattr(self.features_, "prior_scale_", None),
                 generator=as_generator(self.random_state),
                 on_epoch=bar_for("posterior"),
             )
@@ -231,26 +253,55 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         self.__dict__.pop("set_scores_", None)  # of the old posterior
         return self
 
-    def _run(self, points: Tensor, labels: Tensor, *steps: Any) -> dict[str, Any]:
+    def _class_weighted(
+        self, weights: np.ndarray | None, labels: Tensor, points: Tensor
+    ) -> Tensor | None:
+        """Weights (N,) of rows times those of their classes; None if all are 1."""
+        if self.class_weight is None:
+            return _as_tensor(weights, points)
+        given = self.classes_[labels.cpu().numpy()]
+        of_class = compute_sample_weight(self._class_weight_by_label(), given)
+        return _as_tensor(of_class if weights is None else weights * of_class, points)
+
+    def _class_weight_by_label(self) -> Any:
+        if self.class_weight == "balanced":
+            return "balanced"
+        known = set(self.classes_.tolist())
+        if not isinstance(self.class_weight, Mapping) or not all(
+            label in known and weight > 0 for label, weight in self.class_weight.items()
+        ):
+            raise ValueError(
+                "class_weight must be 'balanced' or a dict of positive weights by label, of "
+                f"{sorted(known)[:5]}; got {self.class_weight!r}."
+            )
+        return dict.fromkeys(known, 1.0) | dict(self.class_weight)
+
+    def _run(
+        self, points: Tensor, labels: Tensor, weights: np.ndarray | None, *steps: Any
+    ) -> dict[str, Any]:
         """What the outcome of `fit` depends on, by the name a refusal gives it."""
         return {
             "X": [points, self.mean_, self.scale_],
             "y": [labels, self.classes_],
+            "sample_weight": [weights],
             "settings": [self, *steps],
             "version of bacoun": version("bacoun"),
         }
 
-    def _fresh_steps(self) -> tuple[Any, Any, Any]:
+    def _fresh_steps(self, for_images: bool = False) -> tuple[Any, Any, Any]:
         """Clones of the three steps, names turned into objects and our own settings filled in."""
         check_share("ood_prior", self.ood_prior, below=1, example=0.01)
         check_share("contamination", self.contamination, below=0.5, example=0.05)
         boundary = clone(make_step("boundary", self.boundary), safe=False)
-        features = clone(make_step("features", self.features), safe=False)
+        is_auto = isinstance(self.features, str) and self.features == "auto"
+        kind = "learned" if is_auto and for_images else self.features
+        features = clone(make_step("features", kind), safe=False)
         posterior = clone(make_step("posterior", self.posterior), safe=False)
-        if self.n_jobs is not None and hasattr(boundary, "get_params"):
-            unset = [name for name, value in boundary.get_params().items() if value is None]
-            own = {name: self.n_jobs for name in unset if name.rpartition("__")[2] == "n_jobs"}
-            boundary.set_params(**own)
+        for step in (boundary, features):
+            if self.n_jobs is not None and hasattr(step, "get_params"):
+                unset = [name for name, value in step.get_params().items() if value is None]
+                own = {name: self.n_jobs for name in unset if name.rpartition("__")[2] == "n_jobs"}
+                step.set_params(**own)
         if self.categorical_features is not None and len(self.categorical_features) > 0:
             boundary = None if boundary is None else MixedShell.around(boundary)
         elif isinstance(boundary, MixedShell):
@@ -404,6 +455,21 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         """
         with refuse_incomplete(path):
             return from_state(cls, read_folder(path), body=body, device=device)
+
+
+def _weighted_rows(
+    X: Any, y: Any, sample_weight: ArrayLike | None
+) -> tuple[Any, Any, np.ndarray | None]:
+    """Rows of positive weight, and their weights, or None if none are given."""
+    if sample_weight is None:
+        return X, y, None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    used = np.flatnonzero(weights > 0)
+    return _take(X, used), _take(y, used), weights[used]
+
+
+def _as_tensor(weights: np.ndarray | None, like: Tensor) -> Tensor | None:
+    return None if weights is None else torch.from_numpy(weights).to(like)
 
 
 def _take(table: Any, rows: np.ndarray) -> Any:

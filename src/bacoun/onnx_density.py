@@ -21,7 +21,7 @@ def add_unfamiliarity(
 ) -> str:
     """Unfamiliarity (N, 1), in float64: `bacoun.uncertainty.Doubt.score`."""
     if "edge" in doubt.tails:
-        joint_softmax = classifier.features_.joint_softmax
+        joint_softmax = getattr(classifier.features_, "joint_softmax", False)
         return _add_standardized(
             graph, _add_log_odds(graph, logits, joint_softmax), doubt.tails["edge"]
         )

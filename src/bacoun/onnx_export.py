@@ -19,8 +19,10 @@ from torch import nn
 from bacoun.atomic import atomic_write
 from bacoun.base import FAR
 from bacoun.classifier import BaCOUnClassifier
-from bacoun.features import LearnedFeatures
-from bacoun.features.networks import Dropout, MixedInputs
+from bacoun.features import LearnedFeatures, TabularFeatures
+from bacoun.features.forest import SMOOTHING
+from bacoun.features.members import BIN_SCALE, Members
+from bacoun.features.networks import CategoryCodes, Dropout, MixedInputs
 from bacoun.onnx_density import add_codes, add_unfamiliarity
 from bacoun.onnx_graph import Graph
 from bacoun.posterior.head import ReducedHead
@@ -45,8 +47,9 @@ def export_onnx(
     Parameters
     ----------
     classifier : BaCOUnClassifier
-        With a perceptron as its network, and a posterior of "hmc", "nuts" or "laplace"; with doubt,
-        also a boundary of "flow-shell", or "compact-shell" for up to 128 inputs.
+        With features of "tabular", or a "learned" perceptron, and a posterior of "hmc", "nuts" or
+        "laplace"; with doubt, also a boundary of "flow-shell", or "compact-shell" for up to 128
+        inputs.
     feature_names : sequence of str, optional
         Names of the inputs, if the classifier does not know them itself.
     """
@@ -104,10 +107,12 @@ def _add_standardization(graph: Graph, classifier: BaCOUnClassifier) -> str:
 
 def _add_network(graph: Graph, points: str, classifier: BaCOUnClassifier) -> tuple[str, str]:
     """Features (N, L) and the network's own logits (N, K), or (N, K+1) with the edge last."""
+    if isinstance(classifier.features_, TabularFeatures):
+        return _add_members(graph, points, classifier.features_)
     if not isinstance(classifier.features_, LearnedFeatures):
         raise ValueError(
-            "features must be 'learned' to be exported; got "
-            f"{type(classifier.features_).__name__}. Fit with features='learned'."
+            "features must be 'tabular' or 'learned' to be exported; got "
+            f"{type(classifier.features_).__name__}. Fit with features='tabular'."
         )
     body, head = classifier.features_.module_
     value = points
@@ -139,16 +144,73 @@ def _add_layer(graph: Graph, layer: nn.Module, value: str) -> str:
     )
 
 
+def _add_members(graph: Graph, points: str, features: TabularFeatures) -> tuple[str, str]:
+    """Features (N, M L), and mean outputs (N, K+1) of the members."""
+    members, n_members = features.module_, features.n_members
+    numbers, rows = _add_category_codes(graph, members.codes, points)
+    if features.forest_ is not None:
+        numbers = graph.add("Concat", numbers, _add_votes(graph, points, features), axis=1)
+    value = graph.add("MatMul", _add_bins(graph, numbers, members), members.first)
+    value = graph.add("Add", value, members.first_bias)
+    value = graph.add("Reshape", value, np.array([0, n_members, -1]))
+    value = graph.add("Transpose", value, perm=[1, 0, 2])
+    if len(members.codes.sizes) > 0:
+        embedded = graph.add("Gather", members.embedding, rows)  # (N, C, M, E)
+        embedded = graph.add("Transpose", embedded, perm=[2, 0, 1, 3])
+        embedded = graph.add("Reshape", embedded, np.array([0, 0, -1]))
+        value = graph.add("Add", value, graph.add("MatMul", embedded, members.first_embedded))
+    for weights, bias in zip(members.layers, members.biases, strict=True):
+        hidden = graph.add("LeakyRelu", value, alpha=0.01)
+        value = graph.add("MatMul", hidden, weights)
+        value = graph.add("Add", value, bias.view(n_members, 1, -1))
+    joined = graph.add("Transpose", hidden, perm=[1, 0, 2])
+    joined = graph.add("Reshape", joined, np.array([0, -1]))
+    joined = graph.add("Div", joined, np.float32(math.sqrt(n_members)))
+    return joined, graph.add("ReduceMean", value, np.array([0]), keepdims=0)
+
+
+def _add_votes(graph: Graph, points: str, features: TabularFeatures) -> str:
+    """Standardized votes (N, V): `Forest.votes`."""
+    forest = features.forest_
+    assert forest is not None
+    frequencies = forest.frequencies_
+    shares = graph.add("Add", graph.add_trees(points, forest), frequencies)
+    shares = graph.add("Div", shares, np.float32(forest.n_trees + 1))
+    shares = graph.add("Mul", shares, np.float32(1 - SMOOTHING))
+    logs = graph.add("Log", graph.add("Add", shares, SMOOTHING * frequencies))
+    votes = graph.add("Sub", logs, graph.add("ReduceMean", logs, np.array([1]), keepdims=1))
+    if len(frequencies) == 2:
+        votes = graph.add("Gather", votes, np.array([1]), axis=1)
+    votes = graph.add("Sub", votes, features.votes_mean_)
+    return graph.add("Div", votes, features.votes_scale_)
+
+
+def _add_bins(graph: Graph, numbers: str, members: Members) -> str:
+    """Encoded numbers (N, D (1 + B)): `PiecewiseLinear.forward`."""
+    bins = members.numbers
+    column = graph.add("Unsqueeze", numbers, np.array([2]))
+    positions = graph.add("Mul", graph.add("Sub", column, bins.lows), bins.slopes)
+    positions = graph.add("Max", graph.add("Min", positions, np.float32(BIN_SCALE)), np.float32(0))
+    flat = graph.add("Reshape", positions, np.array([0, bins.lows.numel()]))
+    return graph.add("Concat", numbers, flat, axis=1)
+
+
+def _add_category_codes(graph: Graph, codes: CategoryCodes, value: str) -> tuple[str, str]:
+    """Numbers (N, D - C), and which value (N, C) each category has: `CategoryCodes.forward`."""
+    is_category = codes.is_category.cpu().numpy()
+    numbers, categories = np.flatnonzero(~is_category), np.flatnonzero(is_category)
+    given, known = add_codes(graph, value, categories, codes.sizes.cpu().numpy())
+    rows = graph.add("Add", given, codes.firsts)
+    rows = graph.add("Where", known, rows, np.array(codes.n_values))
+    return graph.add("Gather", value, numbers, axis=1), rows
+
+
 def _add_mixed_inputs(graph: Graph, layer: MixedInputs, value: str) -> str:
     """Numbers, and embeddings of the categories: `MixedInputs.forward`."""
-    is_category = layer.is_category.cpu().numpy()
-    numbers, categories = np.flatnonzero(~is_category), np.flatnonzero(is_category)
-    codes, known = add_codes(graph, value, categories, layer.sizes.cpu().numpy())
-    rows = graph.add("Add", codes, layer.firsts)
-    rows = graph.add("Where", known, rows, np.array(layer.embedding.num_embeddings - 1))
+    numbers, rows = _add_category_codes(graph, layer.codes, value)
     embedded = graph.add("Gather", layer.embedding.weight, rows)
     flat = graph.add("Reshape", embedded, np.array([0, -1]))
-    return graph.add("Concat", graph.add("Gather", value, numbers, axis=1), flat, axis=1)
+    return graph.add("Concat", numbers, flat, axis=1)
 
 
 def _add_coordinates(graph: Graph, features: str, classifier: BaCOUnClassifier) -> str:

@@ -44,13 +44,14 @@ class Predictor:
 
     def look(self, points: Tensor) -> Look:
         """Features and unfamiliarity of points (N, ...)."""
-        features, scores = self.features.transform(points), self._unfamiliarity(points)
+        features, scores = self.features.transform(points), self.unfamiliarity(points)
         if self.doubt is None:
             return Look(features, scores, None, None)
         score = self.doubt.score(scores)
         return Look(features, scores, score, self.doubt.probability(score))
 
-    def _unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
+    def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
+        """Scores (N,) of how unfamiliar points (N, ...) are, by name."""
         flat = points.flatten(1)
         if hasattr(self.boundary, "unfamiliarity"):
             scores: dict[str, Tensor] = self.boundary.unfamiliarity(flat)
@@ -133,9 +134,18 @@ class Predictor:
         return log_prob.double() - log_units
 
 
-def features_of(feature_map: Any, points: Tensor) -> Tensor:
-    """Features (N, L) of points in float64 for step 3, where large numbers nearly cancel."""
-    return torch.cat([feature_map.transform(chunk) for chunk in points.split(CHUNK)]).double()
+def features_of(feature_map: Any, points: Tensor, *, seen: bool = False) -> Tensor:
+    """Features (N, L) of points in float64 for step 3, where large numbers nearly cancel.
+
+    Parameters
+    ----------
+    seen : bool
+        Whether the points may be those of `fit`, for which a feature map may have another method.
+    """
+    transform = feature_map.transform
+    if seen:
+        transform = getattr(feature_map, "transform_seen", transform)
+    return torch.cat([transform(chunk) for chunk in points.split(CHUNK)]).double()
 
 
 def with_doubt(mean: Tensor, mean_entropy: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -145,19 +155,22 @@ def with_doubt(mean: Tensor, mean_entropy: Tensor, kappa: Tensor | None) -> tupl
     return doubted(mean, kappa), (1 - kappa) * mean_entropy
 
 
-def learn_doubt(predictor: Predictor, points: Tensor, ood_prior: float) -> Doubt:
-    """Doubt, from how unfamiliar those training points look that a step was not fitted to."""
+def learn_doubt(predictor: Predictor, points: Tensor, features: Tensor, ood_prior: float) -> Doubt:
+    """Doubt, from how unfamiliar those training points look that a step was not fitted to.
+
+    `features` (N, L) are those of the points (N, ...) that step 3 was fitted to.
+    """
     step = predictor.boundary if predictor.has_density else predictor.features
     rows = getattr(step, "held_out_rows_", torch.empty(0, dtype=torch.int64))
-    known = points[rows.to(points.device)] if len(rows) >= _FEWEST_HELD_OUT else points
-    looks = [predictor.look(chunk) for chunk in known.split(CHUNK)]
+    if len(rows) >= _FEWEST_HELD_OUT:
+        points, features = points[rows.to(points.device)], features[rows.to(points.device)]
+    looks = [predictor.unfamiliarity(chunk) for chunk in points.split(CHUNK)]
     tails = {}
-    for name in looks[0].scores:
-        scores = torch.cat([look.scores[name] for look in looks])
+    for name in looks[0]:
+        scores = torch.cat([look[name] for look in looks])
         in_nats = name in _LOG_DENSITIES
         smallest = _SMALLEST_SPREAD if in_nats else 1e-6
         tails[name] = Tail.of(scores, smallest, two_sided=not in_nats)
-    features = torch.cat([look.features for look in looks]).double()
     return Doubt(ood_prior, tails, usual_disagreement(predictor, features))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.optim.adam import adam
 
 from bacoun.randomness import seeded
 
@@ -42,6 +43,7 @@ def train(
     l2: float = 0.0,
     patience: int | None = None,
     held_out_fraction: float = 0.1,
+    held_out: Sequence[Tensor] = (),
     held_out_loss: Callable[..., Tensor] | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> History:
@@ -57,30 +59,25 @@ def train(
     patience : int, optional
         Hold out a tenth of the rows and stop once their loss has not improved for this many
         epochs; the best weights are restored. None trains for all `epochs` on all rows.
+    held_out : sequence of Tensor
+        Judge by these rows instead of holding out some of `data`.
     held_out_loss : callable, optional
         Loss of the held-out rows for early stopping; None: `loss`.
     """
     n_points = len(data[0])
-    held_out: list[Tensor] = []
     rows = History().held_out_rows
     n_held_out = int(held_out_fraction * n_points) if patience is not None else 0
-    if n_held_out > 0:
+    if n_held_out > 0 and not held_out:
         rows, others = _split(data[0], n_held_out, generator)
         held_out = [column[rows] for column in data]
         data = [column[others] for column in data]
-    weights = [weight for weight in module.parameters() if weight.ndim > 1]
-    biases = [bias for bias in module.parameters() if bias.ndim <= 1]
-    groups: list[dict[str, Any]] = [
-        {"params": weights, "weight_decay": l2 / n_points},
-        {"params": biases},
-    ]
-    optimizer = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+    optimizer = _Adam(module, learning_rate, l2 / n_points)
     history, best = History(held_out_rows=rows), _Best(module, patience)
     with seeded(generator):  # dropout draws from torch's global stream
         for epoch in range(1, epochs + 1):
             value = _one_epoch(module, loss, data, batch_size, optimizer, generator)
             history.train.append(value)
-            if held_out:
+            if held_out and patience is not None:
                 history.held_out.append(_mean_loss(module, held_out_loss or loss, held_out))
                 best.update(history.held_out[-1])
             if on_epoch is not None:  # a progress bar is full once there is nothing left to do
@@ -98,9 +95,7 @@ def _split(points: Tensor, n_held_out: int, generator: Generator) -> tuple[Tenso
     Copies of a training row would make overfitting look like learning.
     """
     order = torch.randperm(len(points), generator=generator)
-    flat = points.flatten(1).double()
-    direction = torch.linspace(1, 2, flat.shape[1], dtype=flat.dtype, device=flat.device).sin()
-    same = (flat * direction).sum(dim=1).unique(return_inverse=True)[1].cpu()  # a hash of the row
+    same = _groups_of_copies(points)
     n_groups = int(same.max()) + 1
     if n_groups < len(points):  # whole groups, in the order in which their first row was drawn
         drawn = torch.full((n_groups,), len(points)).scatter_reduce(
@@ -111,6 +106,70 @@ def _split(points: Tensor, n_held_out: int, generator: Generator) -> tuple[Tenso
         if n_more < n_held_out:  # a row repeated more often than that has to be split
             n_held_out += n_more
     return order[:n_held_out], order[n_held_out:]
+
+
+def assign_folds(points: Tensor, n_folds: int, generator: Generator) -> Tensor:
+    """A fold (N,) for each point, of about equal sizes; identical points are in the same one."""
+    same = _groups_of_copies(points)
+    n_groups = int(same.max()) + 1
+    fold_of_group = torch.randperm(n_groups, generator=generator) % n_folds
+    return fold_of_group[same].to(points.device)
+
+
+def _groups_of_copies(points: Tensor) -> Tensor:
+    """A number (N,) for each point, the same one for identical points."""
+    flat = points.flatten(1).double()
+    direction = torch.linspace(1, 2, flat.shape[1], dtype=flat.dtype, device=flat.device).sin()
+    return (flat * direction).sum(dim=1).unique(return_inverse=True)[1].cpu()  # a hash of the row
+
+
+class _Adam:
+    """torch's Adam with weight decay on matrices, not on biases.
+
+    The optimizer classes of torch import its compiler, which takes two seconds.
+    """
+
+    def __init__(self, module: nn.Module, learning_rate: float, weight_decay: float) -> None:
+        parameters: list[Tensor] = list(module.parameters())
+        weights = [each for each in parameters if each.ndim > 1]
+        biases = [each for each in parameters if each.ndim <= 1]
+        self.learning_rate = learning_rate
+        self.groups = [(weights, weight_decay), (biases, 0.0)]
+        self.state = {each: self._new_state(each) for each in parameters}
+
+    @staticmethod
+    def _new_state(parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean of the gradients, mean of their squares, and number of steps."""
+        zeros = torch.zeros_like(parameter)
+        return zeros, zeros.clone(), torch.zeros((), dtype=torch.float32, device=zeros.device)
+
+    def forget_gradients(self) -> None:
+        for parameter in self.state:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group, weight_decay in self.groups:
+            moved = [each for each in group if each.grad is not None]
+            if not moved:
+                continue
+            means, squares, steps = zip(*(self.state[each] for each in moved), strict=True)
+            adam(
+                moved,
+                [each.grad for each in moved if each.grad is not None],
+                list(means),
+                list(squares),
+                [],
+                list(steps),
+                fused=True,
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=self.learning_rate,
+                weight_decay=weight_decay,
+                eps=1e-8,
+                maximize=False,
+            )
 
 
 class _Best:
@@ -141,7 +200,7 @@ def _one_epoch(
     loss: Callable[..., Tensor],
     data: Sequence[Tensor],
     batch_size: int,
-    optimizer: torch.optim.Optimizer,
+    optimizer: _Adam,
     generator: Generator,
 ) -> float:
     module.train()
@@ -150,7 +209,7 @@ def _one_epoch(
     order = torch.randperm(n_points, generator=generator)
     batches = order.tensor_split(-(-n_points // batch_size))
     for rows in batches:
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.forget_gradients()
         value = loss(*(column[rows] for column in data))
         value.backward()
         optimizer.step()

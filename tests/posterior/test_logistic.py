@@ -118,3 +118,16 @@ def test_extreme_logits_stay_finite():
     value, gradient = posterior.to(torch.float32).value_and_gradient(1e4 * weights.float())
     assert value.isfinite().all()
     assert gradient.isfinite().all()
+
+
+def test_weights_count_as_copies_of_rows():
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(30, 4, generator=generator, dtype=torch.float64)
+    labels = torch.arange(30) % 3
+    weights = torch.randint(1, 4, (30,), generator=generator)
+    rows = torch.arange(30).repeat_interleave(weights)
+    weighted = SoftmaxRegression(features, labels, 3, 0.7, weights.double())
+    copied = SoftmaxRegression(features[rows], labels[rows], 3, 0.7)
+    draws = torch.randn(2, 4, 5, generator=generator, dtype=torch.float64)
+    for name in ("log_density", "gradient", "hessian", "hessian_blocks"):
+        torch.testing.assert_close(getattr(weighted, name)(draws), getattr(copied, name)(draws))

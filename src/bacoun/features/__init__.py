@@ -1,7 +1,9 @@
 """Step 2: points (N, D), labels (N,), edge (n, D) -> frozen features (N, L), log-odds of edge."""
 
 from bacoun.features.learned import LearnedFeatures
+from bacoun.features.tabular import TabularFeatures
 
-KINDS = {"learned": LearnedFeatures}
+# For images, "auto" is "learned".
+KINDS = {"auto": TabularFeatures, "learned": LearnedFeatures, "tabular": TabularFeatures}
 
-__all__ = ["KINDS", "LearnedFeatures"]
+__all__ = ["KINDS", "LearnedFeatures", "TabularFeatures"]

@@ -16,8 +16,8 @@ from bacoun.randomness import as_generator, seeded, threads_for
 from bacoun.training import OnEpoch, train
 
 _DEFAULT_STEPS = 3000
-_MANY_NUMBERS = 50
-_NO_CLASS = -1  # target of an edge point of unknown class
+MANY_NUMBERS = 50
+NO_CLASS = -1  # target of an edge point of unknown class
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -119,7 +119,7 @@ class LearnedFeatures(BaseEstimator):
             self.module_ = nn.Sequential(body, head).to(points.device)
         data = [points, labels]
         if edge is not None:
-            unknown = labels.new_full((len(edge),), _NO_CLASS)
+            unknown = labels.new_full((len(edge),), NO_CLASS)
             targets = torch.cat([labels, unknown if edge_labels is None else edge_labels])
             is_edge = (torch.arange(len(targets)) >= len(points)).to(points)
             data = [torch.cat([points, edge]), targets, is_edge]
@@ -129,7 +129,7 @@ class LearnedFeatures(BaseEstimator):
                 self.module_,
                 self._loss,
                 data,
-                epochs=self._n_epochs(len(data[0])),
+                epochs=n_epochs(self.epochs, len(data[0]), self.batch_size),
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 l2=self.l2,
@@ -153,7 +153,7 @@ class LearnedFeatures(BaseEstimator):
             loss = nn.functional.cross_entropy(logits, targets, reduction="none")
         else:
             loss = nn.functional.cross_entropy(
-                logits[:, :-1], targets, ignore_index=_NO_CLASS, reduction="none"
+                logits[:, :-1], targets, ignore_index=NO_CLASS, reduction="none"
             ) + nn.functional.binary_cross_entropy_with_logits(
                 self._edge_logits(features, logits), is_edge, reduction="none"
             )
@@ -196,12 +196,7 @@ class LearnedFeatures(BaseEstimator):
     def _input_dropout(self, n_numbers: int) -> float:
         if self.input_dropout is not None:
             return self.input_dropout
-        return 0.5 if n_numbers > _MANY_NUMBERS else 0.0
-
-    def _n_epochs(self, n_points: int) -> int:
-        if self.epochs is not None:
-            return self.epochs
-        return min(500, max(10, _DEFAULT_STEPS // -(-n_points // self.batch_size)))
+        return 0.5 if n_numbers > MANY_NUMBERS else 0.0
 
     @torch.no_grad()
     def transform(self, points: Tensor) -> Tensor:
@@ -250,6 +245,13 @@ class LearnedFeatures(BaseEstimator):
         self.module_.load_state_dict(state["weights"])
         self.module_.to(head_weight.device).eval()
         return self
+
+
+def n_epochs(epochs: int | None, n_points: int, batch_size: int) -> int:
+    """The number of epochs as told, or as many as make about 3000 steps."""
+    if epochs is not None:
+        return epochs
+    return min(500, max(10, _DEFAULT_STEPS // -(-n_points // batch_size)))
 
 
 def _n_outputs(body: nn.Module, points: Tensor) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-_EMBEDDING_SCALE = 0.1  # standard deviation of new embeddings
+EMBEDDING_SCALE = 0.1  # standard deviation of new embeddings; larger ones are noise to unlearn
 
 
 class Dropout(nn.Module):
@@ -28,6 +28,35 @@ class Dropout(nn.Module):
         bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view_as(x)
         dropped = min(round(self.rate * 2**16), 2**16 - 1)  # of the 2**16 equally likely values
         return x * (bits >= dropped - 2**15) * (2**16 / (2**16 - dropped))
+
+
+class CategoryCodes(nn.Module):
+    """Splits points into numbers and categories, and numbers the values of all categories.
+
+    Parameters
+    ----------
+    n_categories : sequence of int, of length D
+        Number of categories of each column; 0 if it is continuous.
+    """
+
+    def __init__(self, n_categories: Sequence[int]) -> None:
+        super().__init__()
+        sizes = torch.tensor(n_categories)
+        self.is_category: Tensor
+        self.sizes: Tensor
+        self.firsts: Tensor
+        self.register_buffer("is_category", sizes > 0)
+        self.register_buffer("sizes", sizes[sizes > 0])
+        self.register_buffer("firsts", self.sizes.cumsum(0) - self.sizes)
+        self.n_numbers = int((sizes == 0).sum())
+        self.n_values = int(self.sizes.sum())
+
+    def forward(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Numbers (N, D - C), and the value (N, C) of each category; the last one is unseen."""
+        numbers, given = points[:, ~self.is_category], points[:, self.is_category]
+        codes = given.long()
+        known = (codes >= 0) & (codes < self.sizes) & (codes == given)
+        return numbers, torch.where(known, codes + self.firsts, self.n_values)
 
 
 class MixedInputs(nn.Module):
@@ -54,24 +83,15 @@ class MixedInputs(nn.Module):
     ) -> None:
         super().__init__()
         self.dropout, self.number_dropout = Dropout(dropout), Dropout(number_dropout)
-        sizes = torch.tensor(n_categories)
-        self.is_category: Tensor
-        self.sizes: Tensor
-        self.firsts: Tensor
-        self.register_buffer("is_category", sizes > 0)
-        self.register_buffer("sizes", sizes[sizes > 0])
-        self.register_buffer("firsts", self.sizes.cumsum(0) - self.sizes)
-        self.embedding = nn.Embedding(int(self.sizes.sum()) + 1, width, padding_idx=-1)
-        with torch.no_grad():  # random embeddings of unit variance would be noise to unlearn
-            self.embedding.weight.mul_(_EMBEDDING_SCALE)
-        self.n_outputs = int((sizes == 0).sum()) + width * len(self.sizes)
+        self.codes = CategoryCodes(n_categories)
+        self.embedding = nn.Embedding(self.codes.n_values + 1, width, padding_idx=-1)
+        with torch.no_grad():
+            self.embedding.weight.mul_(EMBEDDING_SCALE)
+        self.n_outputs = self.codes.n_numbers + width * len(self.codes.sizes)
 
     def forward(self, points: Tensor) -> Tensor:
         """Inputs (N, n_outputs) of the first layer, from points (N, D)."""
-        numbers, given = points[:, ~self.is_category], points[:, self.is_category]
-        codes = given.long()
-        known = (codes >= 0) & (codes < self.sizes) & (codes == given)
-        rows = torch.where(known, codes + self.firsts, self.embedding.num_embeddings - 1)
+        numbers, rows = self.codes(points)
         shown = self.dropout(numbers.new_ones(*rows.shape, 1))
         embedded = (self.embedding(rows) * shown).flatten(1)
         return torch.cat([self.number_dropout(numbers), embedded], dim=1)

@@ -25,13 +25,20 @@ def log_evidence(posterior: SoftmaxRegression, mode: Tensor) -> float:
 
 
 def best_prior_scale(
-    features: Tensor, labels: Tensor, n_classes: int, tol: float, spectrum: Spectrum
+    features: Tensor,
+    labels: Tensor,
+    n_classes: int,
+    tol: float,
+    spectrum: Spectrum,
+    sample_weight: Tensor | None = None,
 ) -> float:
     """The prior standard deviation from 0.01 to 100 with the largest evidence, to about 5 %."""
 
     def loss(log_scale: float) -> float:
         scale = math.exp(log_scale)
-        _, posterior, mode = reduce(features, labels, n_classes, scale, tol, spectrum)
+        _, posterior, mode = reduce(
+            features, labels, n_classes, scale, tol, spectrum, sample_weight
+        )
         return -log_evidence(posterior, mode)
 
     bounds = math.log(_MIN_SCALE), math.log(_MAX_SCALE)

@@ -15,11 +15,11 @@ from sklearn.exceptions import NotFittedError
 from torch import Generator, Tensor
 
 from bacoun.checkpoint import Checkpoint
+from bacoun.posterior import evidence
 from bacoun.posterior.diagnostics import Health, convergence
-from bacoun.posterior.evidence import best_prior_scale
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, mix
 from bacoun.posterior.predictive import Predictive, softmax_against_last
-from bacoun.posterior.reduction import Reduction, Spectrum, reduce
+from bacoun.posterior.reduction import Reduction, Spectrum, reduce, weighted
 from bacoun.randomness import as_generator, draw_seed, threads_for
 from bacoun.training import OnEpoch
 
@@ -117,6 +117,8 @@ class ReducedHead(Head):
         features: Tensor,
         labels: Tensor,
         *,
+        sample_weight: Tensor | None = None,
+        best_prior_scale: float | None = None,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
         checkpoint: Checkpoint | None = None,
@@ -128,6 +130,10 @@ class ReducedHead(Head):
         features : Tensor of shape (N, L)
         labels : Tensor of shape (N,)
             Integers in 0..K-1.
+        sample_weight : Tensor of shape (N,), optional
+            How often each row counts in the likelihood. None: once.
+        best_prior_scale : float, optional
+            What a `prior_scale` of "auto" stands for, if the feature map knows.
         generator : torch.Generator, optional
             Source of randomness. None: a fresh seed.
         on_epoch : callable, optional
@@ -141,13 +147,18 @@ class ReducedHead(Head):
         design = self._design(features)
         data = design, labels, self.n_classes_
         with threads_for(design.numel() * design.shape[1]):
-            spectrum = Spectrum(design)
-            self.prior_scale_ = (
-                best_prior_scale(*data, self.tol, spectrum)
-                if self.prior_scale == "evidence"
-                else self._resolved_prior_scale(design)
+            spectrum = Spectrum(weighted(design, sample_weight))
+            if self.prior_scale == "evidence":
+                self.prior_scale_ = evidence.best_prior_scale(
+                    *data, self.tol, spectrum, sample_weight
+                )
+            elif self.prior_scale == "auto" and best_prior_scale is not None:
+                self.prior_scale_ = best_prior_scale
+            else:
+                self.prior_scale_ = self._resolved_prior_scale(design)
+            self.reduction_, posterior, mode = reduce(
+                *data, self.prior_scale_, self.tol, spectrum, sample_weight
             )
-            self.reduction_, posterior, mode = reduce(*data, self.prior_scale_, self.tol, spectrum)
             self.chains_, facts = self._sample(
                 posterior, mode, generator, on_epoch=on_epoch, checkpoint=checkpoint
             )

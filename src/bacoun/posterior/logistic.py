@@ -55,16 +55,21 @@ class SoftmaxRegression:
     features : Tensor of shape (N, r)
         Including the column of ones, if there is an intercept.
     labels : Tensor of shape (N,)
+    sample_weight : Tensor of shape (N,), optional
+        How often each row counts. None: once.
     """
 
     features: Tensor
     labels: Tensor
     n_classes: int
     prior_scale: float
+    sample_weight: Tensor | None = None
     _label_sums: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         one_hot = torch.nn.functional.one_hot(self.labels, self.n_classes)[:, :-1]
+        if self.sample_weight is not None:
+            one_hot = one_hot * self.sample_weight.double()[:, None]
         sums = torch.zeros(self.shape, dtype=torch.float64, device=self.features.device)
         chunks = self.features.split(_CHUNK_ROWS), one_hot.split(_CHUNK_ROWS)
         for features, labels in zip(*chunks, strict=True):
@@ -79,8 +84,9 @@ class SoftmaxRegression:
 
     def to(self, dtype: torch.dtype) -> SoftmaxRegression:
         """The same density with the features in another precision."""
-        features = self.features.to(dtype)
-        return SoftmaxRegression(features, self.labels, self.n_classes, self.prior_scale)
+        weight = None if self.sample_weight is None else self.sample_weight.to(dtype)
+        fixed = self.labels, self.n_classes, self.prior_scale
+        return SoftmaxRegression(self.features.to(dtype), *fixed, weight)
 
     def log_density(self, weights: Tensor) -> Tensor:
         """Log density (B,), in float64, of contrasts (K-1, r, B)."""
@@ -106,6 +112,10 @@ class SoftmaxRegression:
             features = self.features[start : start + rows]
             logits = (features @ columns).unflatten(1, (len(relative), -1))
             probabilities, log_sum = _softmax_against_last(logits, want_value)
+            if self.sample_weight is not None:
+                weight = self.sample_weight[start : start + rows]
+                probabilities.mul_(weight[:, None, None])
+                log_sum = log_sum * weight[:, None]
             if want_value:
                 log_normalizer += log_sum.sum(dim=0, dtype=torch.float64)
             if want_gradient:
@@ -122,9 +132,10 @@ class SoftmaxRegression:
             gradient = mix(self._to_logits.T, residual) - weights / self.prior_scale**2
         return value, gradient
 
-    def probabilities(self, weights: Tensor) -> Tensor:
-        """Class probabilities (N, K) under one draw of contrasts (K-1, r)."""
-        logits = self.features @ weights.to(self.features).permute(1, 0)
+    def probabilities(self, weights: Tensor, features: Tensor | None = None) -> Tensor:
+        """Class probabilities (N, K) of features (N, r) under one draw of contrasts (K-1, r)."""
+        features = self.features if features is None else features
+        logits = features @ weights.to(features).permute(1, 0)
         return (logits @ contrasts(self.n_classes).T.to(logits)).softmax(dim=1)
 
     def hessian(self, weights: Tensor) -> Tensor:
@@ -162,12 +173,16 @@ class SoftmaxRegression:
         pairs = (columns[:, :, None] * columns[:, None]).flatten(1)  # (K, (K-1)^2)
         n_draws = weights.shape[2]
         rows = max(64, _CHUNK_ELEMENTS // (len(columns) ** 2))
-        for features in self.features.split(min(rows, _CHUNK_ROWS)):
+        rows = min(rows, _CHUNK_ROWS)
+        for start in range(0, len(self.features), rows):
+            features = self.features[start : start + rows]
             covariance = features.new_zeros(len(features), pairs.shape[1])
             for draw in weights.to(features).unbind(dim=2):
                 p = (features @ draw.T @ columns.T).softmax(dim=1)
                 mean = p @ columns
                 covariance += p @ pairs - (mean[:, :, None] * mean[:, None]).flatten(1)
+            if self.sample_weight is not None:
+                covariance *= self.sample_weight[start : start + rows, None]
             yield features, (covariance / n_draws).unflatten(1, (len(columns) - 1, -1))
 
 

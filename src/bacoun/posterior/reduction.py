@@ -86,6 +86,7 @@ def reduce(
     prior_scale: float,
     tol: float,
     spectrum: Spectrum | None = None,
+    sample_weight: Tensor | None = None,
 ) -> tuple[Reduction, SoftmaxRegression, Tensor]:
     """Find the directions to infer, the density on them, and its mode.
 
@@ -95,13 +96,15 @@ def reduce(
     tol : float
         A direction is weak if eigenvalue * prior_scale^2 / 2 < tol; 0 drops only the null space.
     spectrum : Spectrum, optional
-        Of the features, if already computed.
+        Of the features times the roots of their weights, if already computed.
+    sample_weight : Tensor of shape (N,), optional
+        How often each row counts. None: once.
 
     Returns
     -------
     Reduction, SoftmaxRegression over (N, r) features, mode of shape (K-1, r)
     """
-    spectrum = spectrum or Spectrum(features)
+    spectrum = spectrum or Spectrum(weighted(features, sample_weight))
     eigenvalues = spectrum.eigenvalues
     information = eigenvalues * prior_scale**2 / 2  # softmax weights are at most 1/2 for any K
     strong = information >= tol
@@ -113,7 +116,8 @@ def reduce(
             torch.float64 if len(features) * basis.shape[1] <= _MAX_FLOAT64 else torch.float32
         )
         coordinates = features.to(precision) @ basis.to(precision)
-        posterior = SoftmaxRegression(coordinates, labels, n_classes, prior_scale)
+        weight = None if sample_weight is None else sample_weight.to(precision)
+        posterior = SoftmaxRegression(coordinates, labels, n_classes, prior_scale, weight)
         mode = find_mode(posterior, eigenvalues[strong], start=mode)
         gradient = spectrum.project(_residuals(posterior, mode)).norm(dim=1)
         shift = (prior_scale * gradient).masked_fill(strong, 0)
@@ -133,6 +137,11 @@ def reduce(
         mode = start[:, strong]
 
 
+def weighted(rows: Tensor, sample_weight: Tensor | None) -> Tensor:
+    """Rows (N, J) times the roots of their weights (N,)."""
+    return rows if sample_weight is None else rows * sample_weight.to(rows)[:, None].sqrt()
+
+
 def _largest_beyond(shift: Tensor, limit: float) -> Tensor:
     """Mask (m,) of the fewest, largest shifts (m,) without which the norm is within the limit."""
     ascending, order = shift.sort()
@@ -141,7 +150,7 @@ def _largest_beyond(shift: Tensor, limit: float) -> Tensor:
 
 
 def _residuals(posterior: SoftmaxRegression, mode: Tensor) -> Tensor:
-    """Labels minus probabilities at the mode, in contrasts: shape (N, K-1)."""
+    """Labels minus probabilities at the mode, in contrasts and weighted: shape (N, K-1)."""
     one_hot = torch.nn.functional.one_hot(posterior.labels, posterior.n_classes)
-    residual = one_hot - posterior.probabilities(mode)
+    residual = weighted(one_hot - posterior.probabilities(mode), posterior.sample_weight)
     return residual @ contrasts(posterior.n_classes).to(residual)

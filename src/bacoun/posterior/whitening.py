@@ -11,13 +11,61 @@ from torch import Tensor
 
 from bacoun.posterior.logistic import SoftmaxRegression
 
+_MAX_NEWTON = 4_000_000_000  # multiply-adds of a Hessian; about a second
+_MAX_NEWTON_STEPS = 50
+_NEWTON_TOLERANCE = 1e-8  # of the log density, in nats
+_SMALLEST_STEP = 1e-3
 _MAX_FULL = 10_000  # dimensions; beyond, one factor for each contrast
 
 
 def find_mode(
     posterior: SoftmaxRegression, eigenvalues: Tensor, *, start: Tensor | None = None
 ) -> Tensor:
-    """Mode (K-1, r) of the posterior, by L-BFGS.
+    """Mode (K-1, r) of the posterior, by Newton's method, or L-BFGS where a Hessian is expensive.
+
+    Parameters
+    ----------
+    eigenvalues : Tensor of shape (r,)
+        Of the features' Gram matrix, which is diagonal.
+    start : Tensor of shape (K-1, r), optional
+        Where to begin. None: at 0.
+    """
+    n_columns, r = posterior.shape
+    first = torch.zeros(posterior.shape, dtype=torch.float64, device=eigenvalues.device)
+    first = first if start is None else start
+    if len(posterior.features) * (n_columns * r) ** 2 <= _MAX_NEWTON:
+        found = _newton(posterior, first)
+        if found is not None:
+            return found
+    return _lbfgs(posterior, eigenvalues, first)
+
+
+def _newton(posterior: SoftmaxRegression, start: Tensor) -> Tensor | None:
+    """Damped Newton steps, at most 50; None if they do not converge."""
+    weights = start[:, :, None]
+    value, gradient = posterior.value_and_gradient(weights)
+    for _ in range(_MAX_NEWTON_STEPS):
+        flat = gradient.double().reshape(-1, 1)
+        factor = torch.linalg.cholesky(posterior.hessian(weights))
+        step = torch.cholesky_solve(flat, factor)
+        gain = float(flat.T @ step)  # twice the expected increase of the log density
+        if gain < _NEWTON_TOLERANCE:
+            return weights[:, :, 0]
+        size = 1.0
+        while True:
+            proposal = weights + size * step.reshape(weights.shape)
+            new_value, new_gradient = posterior.value_and_gradient(proposal)
+            if bool(new_value >= value + 0.1 * size * gain):
+                break
+            size /= 2
+            if size < _SMALLEST_STEP:  # rounding errors of a large sum
+                return weights[:, :, 0] if gain < 1e-4 else None
+        weights, value, gradient = proposal, new_value, new_gradient
+    return None
+
+
+def _lbfgs(posterior: SoftmaxRegression, eigenvalues: Tensor, start: Tensor) -> Tensor:
+    """L-BFGS in scaled coordinates.
 
     In the eigenbasis of the features, the diagonal matrix `eigenvalues / 2 + 1 / sigma^2` bounds
     the Hessian from above; about half of it is used as preconditioner.
@@ -30,11 +78,10 @@ def find_mode(
         value, gradient = posterior.value_and_gradient(weights)
         return -float(value), -(gradient[:, :, 0].double() * scale).flatten().cpu().numpy()
 
-    first = torch.zeros(posterior.shape, dtype=torch.float64) if start is None else start / scale
     # Scaled coordinates have a posterior standard deviation of about 1 or more: 1e-4 is small.
     result = optimize.minimize(
         objective,
-        first.flatten().cpu().numpy(),
+        (start / scale).flatten().cpu().numpy(),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 2000, "maxfun": 4000, "gtol": 1e-4, "ftol": 1e-13, "maxcor": 20},

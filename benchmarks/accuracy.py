@@ -1,0 +1,271 @@
+"""Accuracy of default settings on benchmark tables, beside eight rivals; extends accuracy.json.
+
+    python -m benchmarks accuracy
+
+For each table and seed, every method learns from the same training rows, at most 10,000, with its
+default settings. The record has accuracy, log loss and expected calibration error on the same test
+rows, and the seconds of fit and prediction. All run on one thread. The tables took no part in any
+choice of settings; those that did are named in `DEVELOPMENT`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from reproduction.datasets.frames import Frame, load_frame, split_frame
+from reproduction.datasets.tables import load_table
+from rich.console import Console
+from scipy.stats import rankdata
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from threadpoolctl import threadpool_limits
+
+from bacoun import BaCOUnClassifier
+from bacoun.baselines import BNN, NLM, DeepEnsemble
+from bacoun.tabular.encoding import TableEncoder
+from bacoun.uncertainty.metrics import expected_calibration_error
+from benchmarks import record as records
+from benchmarks.detectors import Preprocessing, categories_in
+from benchmarks.record import Record, markdown_table, mean_of, rich_table
+
+RECORD = Path(__file__).with_suffix(".json")
+SEEDS = (0, 1, 2, 3, 4)
+MAX_TRAIN, MAX_TEST = 10_000, 5000
+TABLES = (
+    *("adult", "breast-cancer", "contraceptive", "credit_card", "digits-table", "employment"),
+    *("fars", "german", "haberman", "iris", "letter", "mushroom", "penbased", "penguins", "pima"),
+    *("saheart", "satimage", "sklearn-wine", "splice", "texture", "wine-quality"),
+)
+DEVELOPMENT = (  # of KEEL, besides segment and vehicle, and one with steps made for this
+    *("bands", "banana", "bupa", "chess", "crx", "heart", "ionosphere", "led7digit", "magic"),
+    *("mammographic", "marketing", "monk-2", "movement_libras", "optdigits", "phoneme", "ring"),
+    *("sonar", "spambase", "tae", "tic-tac-toe", "titanic", "twonorm", "vowel"),
+)
+OURS = "bacoun"
+LIBRARIES = ("bacoun", "torch", "numpy", "pandas", "scikit-learn", "catboost")
+SMALLEST_PROBABILITY = 1e-12  # a forest gives 0, of which no logarithm exists
+_MIN_TRAIN = 5  # rows of a class, without which no model is fitted to it
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def load(table: str, seed: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    """Training rows, test rows and the name of the target, without classes of hardly any rows."""
+    frame, target = _frame(table)
+    train, test = split_frame(frame, target, n_train=MAX_TRAIN, n_test=MAX_TEST, random_state=seed)
+    counts = train[target].value_counts()
+    known = counts.index[counts >= _MIN_TRAIN]
+    train, test = (part[part[target].isin(known)].reset_index(drop=True) for part in (train, test))
+    return train, test, target
+
+
+def _frame(table: str) -> Frame:
+    if table != "digits-table":
+        return load_frame(table)
+    X, y, names = load_table(table)
+    return pd.DataFrame(X, columns=names).assign(label=y), "label"
+
+
+# --- methods --------------------------------------------------------------------------------------
+
+Predict = Callable[[pd.DataFrame], np.ndarray]
+"""Takes N rows; returns class probabilities (N, K)."""
+
+
+def fit_bacoun(rows: pd.DataFrame, labels: np.ndarray, seed: int) -> Predict:
+    """Our default classifier on codes of categories, as `bacoun fit` encodes them."""
+    encoder = TableEncoder().fit(rows)
+    model = BaCOUnClassifier(random_state=seed)
+    model.categorical_features = encoder.categorical_features_ or None
+    model.fit(encoder.transform(rows), labels)
+    return lambda new: model.predict_proba(encoder.transform_with_unseen(new)[0])
+
+
+def preprocessed(make: Callable[[int], Any]) -> Callable[..., Predict]:
+    """A method of numbers: gaps imputed, numbers standardized, categories one-hot encoded."""
+
+    def fit(rows: pd.DataFrame, labels: np.ndarray, seed: int) -> Predict:
+        preprocessing = Preprocessing().fit(rows)
+        model = make(seed).fit(preprocessing.transform(rows), labels)
+        return lambda new: model.predict_proba(preprocessing.transform(new))
+
+    return fit
+
+
+def fit_boosting(rows: pd.DataFrame, labels: np.ndarray, seed: int) -> Predict:
+    """Gradient boosting of scikit-learn, which knows categories and gaps."""
+    names = categories_in(rows)
+    values = {name: pd.CategoricalDtype(sorted(set(rows[name].dropna()))) for name in names}
+    # It takes at most 255 categories; more are numbered.
+    small = {name: kind for name, kind in values.items() if len(kind.categories) <= 255}
+
+    def typed(frame: pd.DataFrame) -> pd.DataFrame:
+        frame = frame.astype(small)
+        large = {n: frame[n].astype(values[n]).cat.codes for n in names if n not in small}
+        return frame.assign(**large)
+
+    model = HistGradientBoostingClassifier(random_state=seed).fit(typed(rows), labels)
+    return lambda new: model.predict_proba(typed(new))
+
+
+def fit_catboost(rows: pd.DataFrame, labels: np.ndarray, seed: int) -> Predict:
+    """CatBoost, which knows categories; a gap in one is a category."""
+    from catboost import CatBoostClassifier
+
+    names = categories_in(rows)
+
+    def typed(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.assign(**{name: frame[name].fillna("").astype(str) for name in names})
+
+    model = CatBoostClassifier(
+        random_seed=seed, cat_features=names, thread_count=1, verbose=False,
+        allow_writing_files=False,
+    )  # fmt: skip
+    model.fit(typed(rows), labels)
+    return lambda new: model.predict_proba(typed(new))
+
+
+METHODS: dict[str, Callable[..., Predict]] = {
+    OURS: fit_bacoun,
+    "forest": preprocessed(lambda seed: RandomForestClassifier(random_state=seed)),
+    "boosting": fit_boosting,
+    "catboost": fit_catboost,
+    "logistic": preprocessed(lambda seed: LogisticRegression(max_iter=10_000)),
+    "mlp": preprocessed(lambda seed: MLPClassifier(random_state=seed)),
+    "nlm": preprocessed(lambda seed: NLM(random_state=seed)),
+    "ensemble": preprocessed(lambda seed: DeepEnsemble(random_state=seed)),
+    "bnn": preprocessed(lambda seed: BNN(random_state=seed)),
+}
+SLOW = "bnn"  # minutes for each fit: one seed
+
+
+def quality(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Accuracy, log loss and calibration error of probabilities (N, K) for labels 0 to K-1."""
+    shares = probabilities.astype(np.float64)
+    shares /= shares.sum(axis=1, keepdims=True)
+    likely = shares[np.arange(len(labels)), labels].clip(SMALLEST_PROBABILITY)
+    return {
+        "accuracy": round(float((shares.argmax(axis=1) == labels).mean()), 4),
+        "log loss": round(float(-np.log(likely).mean()), 4),
+        "ece": round(float(expected_calibration_error(shares, labels)), 4),
+    }
+
+
+def measure(table: str, seed: int, method: str) -> dict[str, Any]:
+    """One entry of the record: quality on test rows, and seconds of fit and prediction."""
+    train, test, target = load(table, seed)
+    classes, labels = np.unique(train[target], return_inverse=True)
+    asked = np.searchsorted(classes, test[target])
+    rows, new = train.drop(columns=target), test.drop(columns=target)
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            started = time.perf_counter()
+            predict = METHODS[method](rows, labels, seed)
+            fitted = time.perf_counter()
+            probabilities = predict(new)
+            predicted = time.perf_counter()
+    finally:
+        torch.set_num_threads(n_threads)
+    return {
+        **quality(probabilities, asked),
+        "fit seconds": round(fitted - started, 2),
+        "predict seconds": round(predicted - fitted, 3),
+        "training rows": len(train),
+        "columns": rows.shape[1],
+        "classes": len(classes),
+    }
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Measure what the record lacks, and print it all."""
+    todo = {
+        f"{table}/{seed}/{method}": partial(measure, table, seed, method)
+        for seed in SEEDS
+        for method in METHODS
+        for table in TABLES
+        if method != SLOW
+    }
+    show(records.resume(RECORD, todo, LIBRARIES))
+
+
+def means(record: Record, measure: str) -> dict[str, dict[str, float]]:
+    """By table and method, the mean over seeds; only tables that all methods were run on."""
+    methods = methods_of(record)
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, run in record["runs"].items():
+        table, _, method = name.split("/")
+        if method in methods:
+            found.setdefault(table, {}).setdefault(method, []).append(run[measure])
+    return {
+        table: {method: float(np.mean(found[table][method])) for method in methods}
+        for table in TABLES
+        if table in found and found[table].keys() >= set(methods)
+    }
+
+
+def methods_of(record: Record) -> list[str]:
+    """The methods with runs, in the order of the benchmark."""
+    known = {name.split("/")[2] for name in record["runs"]}
+    return [method for method in METHODS if method in known and method != SLOW]
+
+
+def mean_ranks(record: Record, measure: str) -> dict[str, float]:
+    """Mean over tables of the rank of each method; 1 has the lowest value."""
+    methods = methods_of(record)
+    values = [[row[method] for method in methods] for row in means(record, measure).values()]
+    ranks = rankdata(values, axis=1).mean(axis=0)
+    return dict(zip(methods, map(float, ranks), strict=True))
+
+
+def summary_rows(record: Record) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: for each method, means over the tables."""
+    digits = {"accuracy": 4, "log loss": 4, "ece": 4, "fit seconds": 1, "predict seconds": 2}
+    ranks = mean_ranks(record, "log loss")
+    columns = {measure: means(record, measure) for measure in digits}
+    rows = []
+    for method in methods_of(record):
+        cells = [
+            f"{mean_of([row[method] for row in columns[measure].values()]):.{places}f}"
+            for measure, places in digits.items()
+        ]
+        rows.append([method, *cells[:2], f"{ranks[method]:.2f}", *cells[2:]])
+    return ["method", "accuracy", "log loss", "rank in log loss", *list(digits)[2:]], rows
+
+
+def table_rows(record: Record, measure: str) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: for each table, the mean over seeds of each method."""
+    methods = methods_of(record)
+    rows = [
+        [table, *(f"{row[method]:.3f}" for method in methods)]
+        for table, row in means(record, measure).items()
+    ]
+    return ["table", *methods], rows
+
+
+def show(record: Record) -> None:
+    """Print the record as tables."""
+    console = Console()
+    console.print(rich_table("means over tables", *summary_rows(record)))
+    for measure in ("accuracy", "log loss"):
+        console.print(rich_table(measure, *table_rows(record, measure)))
+
+
+def markdown(record: Record) -> str:
+    """The record as Markdown."""
+    parts = [markdown_table(*summary_rows(record))]
+    for measure in ("Accuracy", "Log loss"):
+        parts.append(f"{measure}:\n\n{markdown_table(*table_rows(record, measure.lower()))}")
+    return "\n\n".join(parts) + "\n"

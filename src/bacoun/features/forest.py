@@ -1,0 +1,222 @@
+"""Forest: randomized decision trees whose out-of-bag votes are inputs of the network.
+
+Networks need many rows to learn a step or a threshold in one column; trees find them at once.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from sklearn.tree import DecisionTreeClassifier
+from torch import Generator, Tensor
+
+from bacoun.randomness import draw_seed
+
+_CHUNK = 8192  # rows voted on at once
+_BAG_SHARE = 0.63  # of the rows, as many as differ in a bootstrap sample
+_LARGEST_BAG = 10_000  # rows of a tree; more make fits slow and votes little better
+SMOOTHING = 0.1  # weight of the class frequencies in a vote, so that its logarithm is finite
+_SAVED = ("features", "thresholds", "children", "roots", "values", "frequencies", "seed", "share")
+
+
+class _Tree(NamedTuple):
+    """Nodes of one tree; a leaf is its own child and has an infinite threshold."""
+
+    features: np.ndarray  # (n,) which column is compared
+    thresholds: np.ndarray  # (n,) float32; up to this, the next node is the left child
+    children: np.ndarray  # (n,) the left child; the right one is the next node
+    values: np.ndarray  # (n, K) class frequencies
+
+
+@dataclass(kw_only=True, eq=False)
+class Forest:
+    """Randomized trees, half of them with the best thresholds and half with random ones.
+
+    Which rows a tree is fitted to depends only on a hash of the row. So copies of a row are in the
+    same bags, and the votes of trees that have not seen a row can be found without a list of rows.
+
+    Parameters
+    ----------
+    n_trees : int
+        Number of trees.
+    depth : int
+        Comparisons from the root of a tree to a leaf, at most.
+    """
+
+    n_trees: int = 200
+    depth: int = 10
+
+    def fit(
+        self,
+        points: Tensor,
+        labels: Tensor,
+        *,
+        generator: Generator,
+        sample_weight: Tensor | None = None,
+        n_jobs: int | None = None,
+    ) -> Self:
+        """Fit to points (N, D) with labels (N,) in 0..K-1, each with a weight."""
+        table = np.ascontiguousarray(points.cpu().numpy(), dtype=np.float32)
+        classes = labels.cpu().numpy()
+        weights = np.ones(len(table)) if sample_weight is None else sample_weight.cpu().numpy()
+        counts = np.bincount(classes, weights)
+        self.seed_, self.share_ = draw_seed(generator), min(_BAG_SHARE, _LARGEST_BAG / len(table))
+        self.frequencies_ = torch.from_numpy(counts / counts.sum()).to(points)
+        hashes = _hashes(points)
+
+        def grow(index: int) -> _Tree:
+            bag = np.flatnonzero(_in_bag(hashes, self.seed_, index, self.share_))
+            if len(bag) == 0:
+                bag = np.arange(len(table))
+            tree = DecisionTreeClassifier(
+                splitter="random" if index % 2 else "best",
+                max_features="sqrt",
+                max_depth=self.depth,
+                random_state=(self.seed_ + index) % 2**31,
+            )
+            tree.fit(table[bag], classes[bag], sample_weight=weights[bag], check_input=False)
+            return _nodes(tree, len(counts))
+
+        # Growing a tree releases the interpreter lock.
+        with ThreadPoolExecutor(_n_threads(n_jobs)) as pool:
+            trees = list(pool.map(grow, range(self.n_trees)))
+        sizes = np.array([len(tree.features) for tree in trees])
+        roots = sizes.cumsum() - sizes
+        moved = [tree.children + root for tree, root in zip(trees, roots, strict=True)]
+        columns = [np.concatenate(column) for column in zip(*trees, strict=True)]
+        self.features_ = torch.from_numpy(columns[0].astype(np.int64)).to(points.device)
+        self.thresholds_ = torch.from_numpy(columns[1]).to(points.device)
+        self.children_ = torch.from_numpy(np.concatenate(moved).astype(np.int64)).to(points.device)
+        self.roots_ = torch.from_numpy(roots).to(points.device)
+        self.values_ = torch.from_numpy(columns[3].astype(np.float32)).to(points.device)
+        return self
+
+    def votes(self, points: Tensor, *, out_of_bag: bool = False) -> Tensor:
+        """Logarithms (N, K) of smoothed class frequencies in the leaves of points (N, D).
+
+        They sum to 0 over the classes. Of two classes, there is one column, of the second.
+
+        Parameters
+        ----------
+        out_of_bag : bool
+            Only trees vote that were not fitted to the point, or would not have been.
+        """
+        votes = [self._shares(chunk, out_of_bag) for chunk in points.split(_CHUNK)]
+        smoothed = (1 - SMOOTHING) * torch.cat(votes) + SMOOTHING * self.frequencies_
+        logs = smoothed.log()
+        logs = logs - logs.mean(dim=1, keepdim=True)
+        return logs[:, 1:] if logs.shape[1] == 2 else logs
+
+    def _shares(self, points: Tensor, out_of_bag: bool) -> Tensor:
+        """Mean (N, K) of the class frequencies in the leaves, with the overall ones as one vote."""
+        weights = torch.ones(len(points), self.n_trees, dtype=points.dtype, device=points.device)
+        if out_of_bag:
+            hashes = _hashes(points)
+            for index in range(self.n_trees):
+                in_bag = _in_bag(hashes, self.seed_, index, self.share_)
+                weights[:, index] = torch.from_numpy(~in_bag).to(weights)
+        sums = torch.nn.functional.embedding_bag(
+            self._leaves(points), self.values_, mode="sum", per_sample_weights=weights
+        )
+        return (sums + self.frequencies_) / (weights.sum(dim=1, keepdim=True) + 1)
+
+    def _leaves(self, points: Tensor) -> Tensor:
+        """The leaf (N, T) that each point (N, D) falls into."""
+        nodes = self.roots_.expand(len(points), -1)
+        for _ in range(self.depth):
+            values = points.gather(1, self.features_[nodes])
+            nodes = self.children_[nodes] + (values > self.thresholds_[nodes])
+        return nodes
+
+    def node_table(self) -> dict[str, np.ndarray]:
+        """All nodes, in columns: tree, number in the tree, comparison, left child and values."""
+        roots = self.roots_.cpu().numpy()
+        places = np.arange(len(self.features_))
+        tree = np.searchsorted(roots, places, side="right") - 1
+        left = self.children_.cpu().numpy()
+        is_leaf = left == places
+        return {
+            "tree": tree,
+            "node": places - roots[tree],
+            "is_leaf": is_leaf,
+            "feature": self.features_.cpu().numpy(),
+            "threshold": self.thresholds_.cpu().numpy(),
+            "left": np.where(is_leaf, 0, left - roots[tree]),
+            "values": self.values_.cpu().numpy(),
+        }
+
+    def get_state(self) -> dict[str, Any]:
+        """Tensors and plain values from which `set_state` rebuilds the fitted forest."""
+        return {name: getattr(self, f"{name}_") for name in _SAVED}
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Undo `get_state`."""
+        for name in _SAVED:
+            setattr(self, f"{name}_", state[name])
+        return self
+
+
+def _nodes(tree: DecisionTreeClassifier, n_classes: int) -> _Tree:
+    """Nodes in an order in which the right child follows the left one."""
+    found = tree.tree_
+    order, place = [0], 0
+    while place < len(order):  # breadth first
+        left = found.children_left[order[place]]
+        if left >= 0:
+            order += [left, found.children_right[order[place]]]
+        place += 1
+    nodes = np.array(order)
+    is_leaf = found.children_left[nodes] < 0
+    position = np.empty_like(nodes)
+    position[nodes] = np.arange(len(nodes))
+    children = np.where(is_leaf, np.arange(len(nodes)), position[found.children_left[nodes]])
+    thresholds = _rounded_down(found.threshold[nodes])
+    counts = found.value[nodes, 0]
+    values = np.zeros((len(nodes), n_classes))
+    values[:, tree.classes_] = counts / counts.sum(axis=1, keepdims=True)
+    return _Tree(
+        np.where(is_leaf, 0, found.feature[nodes]),
+        np.where(is_leaf, np.float32(np.inf), thresholds),
+        children,
+        values,
+    )
+
+
+def _rounded_down(numbers: np.ndarray) -> np.ndarray:
+    """The largest float32 (n,) up to each number (n,): float32 inputs compare the same."""
+    nearest = numbers.astype(np.float32)
+    return np.where(nearest > numbers, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+
+
+def _hashes(points: Tensor) -> np.ndarray:
+    """A hash (N,), uint64, of each point (N, D), independent of the other points."""
+    rows = np.ascontiguousarray(points.cpu().numpy(), dtype=np.float32) + np.float32(0)  # no -0.0
+    multipliers = np.random.default_rng(0).integers(2**63, size=rows.shape[1], dtype=np.uint64)
+    with np.errstate(over="ignore"):  # modulo 2**64, in any order
+        bits: np.ndarray = rows.view(np.uint32).astype(np.uint64) @ (2 * multipliers + 1)
+        return _mixed(bits)
+
+
+def _in_bag(hashes: np.ndarray, seed: int, tree: int, share: float) -> np.ndarray:
+    """Whether rows of these hashes (N,) are in the bag of a tree: a share of all rows."""
+    offset = np.uint64((seed + tree * 0x9E3779B97F4A7C15) % 2**64)
+    with np.errstate(over="ignore"):
+        return _mixed(hashes + offset) < np.uint64(math.floor(share * 2**64))
+
+
+def _mixed(bits: np.ndarray) -> np.ndarray:
+    """The finalizer of SplitMix64 (Steele et al. 2014): nearby integers become unrelated."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _n_threads(n_jobs: int | None) -> int:
+    from joblib import effective_n_jobs
+
+    return int(effective_n_jobs(n_jobs))

@@ -1,0 +1,66 @@
+"""The prior standard deviation that predicts rows best that the features were not fitted to."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bacoun.posterior.logistic import SoftmaxRegression
+from bacoun.posterior.reduction import Spectrum
+from bacoun.posterior.whitening import find_mode
+
+_SCALES = [0.025 * 2**power for power in range(8)]  # to 3.2
+_FIRST = 3  # place of 0.2, from where the search goes down or up as long as it improves
+
+
+def held_out_prior_scale(
+    features: Tensor, labels: Tensor, weights: Tensor, folds: Tensor, n_classes: int
+) -> float:
+    """The best of eight scales, by the log loss of each row under the member that holds it out.
+
+    Parameters
+    ----------
+    features : Tensor of float64 of shape (M, N, L)
+        Of M members; member m was not fitted to the rows of fold m.
+    labels, weights, folds : Tensor of shape (N,)
+        Class in 0..K-1, weight and fold of each row.
+    """
+    judges = [
+        _Judge(each, labels, weights, folds == m, n_classes) for m, each in enumerate(features)
+    ]
+    losses: dict[int, float] = {}
+
+    def loss(place: int) -> float:
+        if place not in losses:
+            losses[place] = sum(judge.loss(_SCALES[place]) for judge in judges)
+        return losses[place]
+
+    best = _FIRST
+    for step in (-1, 1):
+        while 0 <= best + step < len(_SCALES) and loss(best + step) < loss(best):
+            best += step
+    return _SCALES[best]
+
+
+class _Judge:
+    """Logistic regression on the features of one member, scored on the rows that it held out."""
+
+    def __init__(
+        self, features: Tensor, labels: Tensor, weights: Tensor, held_out: Tensor, n_classes: int
+    ) -> None:
+        design = torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
+        trained = ~held_out
+        self.spectrum = Spectrum(design[trained] * weights[trained, None].sqrt())
+        coordinates = design @ self.spectrum.directions
+        self.train = coordinates[trained], labels[trained], n_classes
+        self.train_weights, self.weights = weights[trained], weights[held_out]
+        self.held_out, self.labels = coordinates[held_out], labels[held_out]
+        self.mode: Tensor | None = None
+
+    def loss(self, prior_scale: float) -> float:
+        """Summed log loss of the held-out rows at the mode."""
+        posterior = SoftmaxRegression(*self.train, prior_scale, self.train_weights)
+        self.mode = find_mode(posterior, self.spectrum.eigenvalues, start=self.mode)
+        probabilities = posterior.probabilities(self.mode, self.held_out)
+        likely = probabilities.gather(1, self.labels[:, None])[:, 0].clamp(min=1e-12)
+        return -float((self.weights * likely.log()).sum())

@@ -1,0 +1,81 @@
+"""The prior scale that predicts held-out rows best, and weights in the posterior."""
+
+import pytest
+import torch
+
+from bacoun.posterior import HMC, Laplace
+from bacoun.posterior.held_out import held_out_prior_scale
+
+
+def members(noise, n_points=600, seed=0):
+    """Features (3, N, 5) of three members, labels and folds; `noise` hides the labels."""
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(3, n_points, 5, generator=generator, dtype=torch.float64)
+    signal = 5 * features.mean(dim=0)[:, 0]
+    signal = signal + noise * torch.randn(n_points, generator=generator, dtype=torch.float64)
+    return features, (signal > 0).long(), torch.arange(n_points) % 3
+
+
+def scale_of(noise, weights=None, **size):
+    features, labels, folds = members(noise, **size)
+    weights = torch.ones(len(labels), dtype=torch.float64) if weights is None else weights
+    return held_out_prior_scale(features, labels, weights, folds, 2)
+
+
+def test_a_wide_prior_suits_clear_labels_and_a_narrow_one_noise():
+    assert scale_of(0.0) > scale_of(20.0)
+    assert scale_of(1000.0) <= 0.1
+
+
+def test_rows_of_no_weight_have_no_say():
+    features, labels, folds = members(1.0)
+    weights = torch.ones(600, dtype=torch.float64)
+    weights[300:] = 0
+    spoiled = labels.clone()
+    spoiled[300:] = 1 - spoiled[300:]
+    assert held_out_prior_scale(features, labels, weights, folds, 2) == held_out_prior_scale(
+        features, spoiled, weights, folds, 2
+    )
+
+
+@pytest.mark.parametrize("kind", [HMC, Laplace])
+def test_auto_is_the_scale_that_the_features_know(kind):
+    features, labels, _ = members(1.0)
+    settings = {"n_draws": 50}
+    told = kind(**settings).fit(features[0], labels, best_prior_scale=0.07)
+    assert told.prior_scale_ == 0.07
+    own = kind(prior_scale=0.5, **settings).fit(features[0], labels, best_prior_scale=0.07)
+    assert own.prior_scale_ == 0.5
+
+
+def test_a_weight_counts_as_copies_in_the_posterior():
+    features, labels, _ = members(2.0, n_points=60)
+    weights = torch.where(labels == 1, 3, 1)
+    rows = torch.arange(60).repeat_interleave(weights)
+    same = {"generator": torch.Generator().manual_seed(0)}
+    weighted = Laplace(prior_scale=0.5, n_draws=2000).fit(
+        features[0], labels, sample_weight=weights.double(), **same
+    )
+    same = {"generator": torch.Generator().manual_seed(0)}
+    copied = Laplace(prior_scale=0.5, n_draws=2000).fit(features[0][rows], labels[rows], **same)
+    asked = features[0][:20]
+    torch.testing.assert_close(
+        weighted.predict_moments(asked)[0], copied.predict_moments(asked)[0], atol=0.02, rtol=0
+    )
+    plain = Laplace(prior_scale=0.5, n_draws=2000).fit(features[0], labels)
+    assert (weighted.predict_moments(asked)[0][:, 1] > plain.predict_moments(asked)[0][:, 1]).all()
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+def test_the_mode_is_a_stationary_point_also_of_separable_classes(scale):
+    from bacoun.posterior.logistic import SoftmaxRegression
+    from bacoun.posterior.reduction import Spectrum
+    from bacoun.posterior.whitening import _lbfgs, find_mode
+
+    features, labels, _ = members(0.0)
+    spectrum = Spectrum(features[0])
+    posterior = SoftmaxRegression(features[0] @ spectrum.directions, labels, 2, scale)
+    mode = find_mode(posterior, spectrum.eigenvalues)
+    assert posterior.gradient(mode[:, :, None]).abs().max() < 1e-3
+    other = _lbfgs(posterior, spectrum.eigenvalues, torch.zeros_like(mode))
+    torch.testing.assert_close(mode, other, rtol=1e-2, atol=1e-2)
