@@ -1,8 +1,8 @@
 """Run the benchmarks that have no record yet, then print the tables and plot the chart.
 
     python -m benchmarks            all benchmarks
-    python -m benchmarks samplers   one of them; accidents, bounds, deferral, explanations,
-                                    scoring and wide have their own records
+    python -m benchmarks samplers   one of them; accidents, accuracy, bounds, deferral,
+                                    explanations, scoring and wide have their own records
 
 Each measurement runs in its own process, so that its peak memory can be measured and a sampler
 that takes longer than twenty minutes can be stopped.
@@ -27,7 +27,7 @@ import torch
 from bacoun.posterior import HMC, Laplace, MeanField
 from bacoun.posterior.diagnostics import chain_statistics
 from bacoun.uncertainty import decompose
-from benchmarks import accidents, bounds, deferral, explanations, scoring, wide
+from benchmarks import accidents, accuracy, bounds, deferral, explanations, scoring, wide
 from benchmarks.heads import Head, gmm_head, mnist_size_head, synthetic_head, wine_head
 from benchmarks.samplers import SAMPLERS
 
@@ -39,6 +39,7 @@ GROWTH = (1_000, 10_000, 100_000)
 
 
 STUDIES = {
+    "accuracy": accuracy.main,
     "accidents": accidents.main,
     "bounds": bounds.main,
     "deferral": deferral.main,

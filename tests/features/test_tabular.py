@@ -199,7 +199,7 @@ def test_a_state_gives_the_same_features_and_the_same_seed_the_same_state():
 
 
 def test_images_and_a_single_member_are_refused():
-    with pytest.raises(ValueError, match="needs a table.*features='learned'"):
+    with pytest.raises(ValueError, match=r"needs a table.*features='learned'"):
         TabularFeatures().fit(torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 0, 1]))
     with pytest.raises(ValueError, match="n_members must be at least 2; got 1"):
         fitted(*steps(), n_members=1)

@@ -19,7 +19,8 @@ class PiecewiseLinear(nn.Module):
     """Each number, and its position in the quantile bins of its column.
 
     The entry of a bin grows across the bin, from 0 to `BIN_SCALE`, and is constant outside
-    (Gorishniy et al. 2022). The number itself goes on linearly beyond the data, so that far points stay far.
+    (Gorishniy et al. 2022). The number itself goes on linearly beyond the data, so that far points
+    stay far.
 
     Parameters
     ----------
