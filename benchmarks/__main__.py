@@ -2,7 +2,8 @@
 
     python -m benchmarks            all benchmarks
     python -m benchmarks samplers   one of them; accidents, accuracy, bounds, deferral,
-                                    explanations, scoring and wide have their own records
+                                    explanations, fit_time, scoring and wide have their own
+                                    records
 
 Each measurement runs in its own process, so that its peak memory can be measured and a sampler
 that takes longer than twenty minutes can be stopped.
@@ -27,7 +28,7 @@ import torch
 from bacoun.posterior import HMC, Laplace, MeanField
 from bacoun.posterior.diagnostics import chain_statistics
 from bacoun.uncertainty import decompose
-from benchmarks import accidents, accuracy, bounds, deferral, explanations, scoring, wide
+from benchmarks import accidents, accuracy, bounds, deferral, explanations, fit_time, scoring, wide
 from benchmarks.heads import Head, gmm_head, mnist_size_head, synthetic_head, wine_head
 from benchmarks.samplers import SAMPLERS
 
@@ -44,6 +45,7 @@ STUDIES = {
     "bounds": bounds.main,
     "deferral": deferral.main,
     "explanations": explanations.main,
+    "fit_time": fit_time.main,
     "scoring": scoring.main,
     "wide": wide.main,
 }

@@ -1,4 +1,4 @@
-"""Write the tables of the benchmark records into docs/tables.md, between their markers.
+"""Write the tables of the benchmark records into the pages, between their markers.
 
 python -m benchmarks.page
 """
@@ -10,30 +10,35 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import accidents, bounds, explanations, wide
+from benchmarks import accidents, accuracy, bounds, explanations, fit_time, wide
 from benchmarks.record import Record
 
-PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
-STUDIES: dict[str, Callable[[Record], str]] = {
-    "accidents": accidents.markdown,
-    "explanations": explanations.markdown,
-    "wide": wide.markdown,
-    "bounds": bounds.markdown,
+DOCS = Path(__file__).parents[1] / "docs"
+STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
+    "tables.md": {
+        "accidents": accidents.markdown,
+        "explanations": explanations.markdown,
+        "wide": wide.markdown,
+        "bounds": bounds.markdown,
+    },
+    "accuracy.md": {"accuracy": accuracy.markdown, "fit_time": fit_time.markdown},
 }
 
 
-def page_text(text: str) -> str:
+def page_text(page: str, text: str) -> str:
     """The page with each block between `<!-- name -->` and `<!-- end -->` made from its record."""
-    for name, markdown in STUDIES.items():
+    for name, markdown in STUDIES[page].items():
         record = json.loads(Path(__file__).with_name(f"{name}.json").read_text())
         block = f"<!-- {name} -->\n\n{markdown(record).strip()}\n\n<!-- end -->"
         text, n_found = re.subn(
             rf"<!-- {name} -->.*?<!-- end -->", lambda _, b=block: b, text, flags=re.DOTALL
         )
         if n_found != 1:
-            raise ValueError(f"the page must have one block '{name}'; it has {n_found}.")
+            raise ValueError(f"{page} must have one block '{name}'; it has {n_found}.")
     return text
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page_text(PAGE.read_text()))
+    for page in STUDIES:
+        path = DOCS / page
+        path.write_text(page_text(page, path.read_text()))

@@ -760,3 +760,37 @@ def test_an_update_takes_weights_too(fast):
 def test_bad_weights_are_refused(fast, settings, weights, sentence):
     with pytest.raises(ValueError, match=sentence):
         fast(**settings).fit(*rare_and_common(), sample_weight=weights)
+
+
+def test_a_step_that_knows_no_weights_is_not_fitted_without_them(fast, moons):
+    class Constant:
+        def fit(self, points, labels, *, generator=None):
+            return self
+
+        def transform(self, points):
+            return points
+
+    model = fast(boundary=None, features=Constant())
+    model.fit(*moons)
+    with pytest.raises(ValueError, match="features must take sample_weight in fit"):
+        model.fit(*moons, sample_weight=np.ones(len(moons[0])))
+
+
+def test_outliers_are_numbered_among_all_rows_also_if_some_have_no_weight(fast, moons):
+    X, y = np.vstack([moons[0], [[50.0, 50.0]]]), np.append(moons[1], 0)
+    weights = np.ones(len(X))
+    weights[:20] = 0
+    model = fast(contamination=1 / 150).fit(X, y, sample_weight=weights)
+    assert len(X) - 1 in model.outliers_
+    assert model.outliers_.min() >= 20
+
+
+@pytest.mark.parametrize("posterior", ["hmc", "laplace", MeanField(n_iterations=2000)])
+def test_every_posterior_knows_weights(fast, posterior):
+    X, y = rare_and_common()
+    plain, balanced = (
+        fast(boundary=None, posterior=posterior, class_weight=weight).fit(X, y)
+        for weight in (None, "balanced")
+    )
+    rare = list(plain.classes_).index("rare")
+    assert balanced.predict_proba(X)[:, rare].mean() > 2 * plain.predict_proba(X)[:, rare].mean()

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bacoun import BaCOUnClassifier, __version__
 from bacoun.boundary import CompactShell, FlowShell
 from bacoun.cli import app
-from bacoun.features import LearnedFeatures
+from bacoun.features import LearnedFeatures, TabularFeatures
 from bacoun.onnx_export import export_onnx
 from bacoun.posterior import HMC, NUTS, Laplace, MeanField
 from reproduction.datasets import gaussian_mixture
@@ -100,11 +100,13 @@ def test_the_graph_agrees_on_the_edge(fast, moons, tmp_path):
         {"standardize": False},
         {"features": LearnedFeatures(hidden=(16, 16), epochs=20, joint_softmax=True)},
         {"features": LearnedFeatures(hidden=(8, 1024), epochs=3, dropout=0.2)},
+        {"features": TabularFeatures(n_members=3, hidden=(16, 8), n_trees=20, epochs=10)},
+        {"features": TabularFeatures(n_members=2, hidden=(8, 8, 4), n_trees=0, epochs=10)},
         {"posterior": Laplace(n_draws=40, prior_scale=0.2)},
     ],
     ids=[
         *("hmc", "no bias", "nlm", "compact", "one flow", "Gaussians", "batch norm, no doubt"),
-        *("raw", "joint softmax", "wide", "narrow"),
+        *("raw", "joint softmax", "wide", "tabular", "tabular without trees", "narrow"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -269,8 +271,9 @@ def test_the_graph_agrees_on_a_table_of_categories_alone(fast, tmp_path, n_class
         {"boundary": None},
         {"ood_prior": 0.0},
         {"features": LearnedFeatures(hidden=(16,), epochs=5, embedding=1, joint_softmax=True)},
+        {"features": TabularFeatures(n_members=3, hidden=(16, 8), n_trees=20, epochs=10)},
     ],
-    ids=["compact", "one flow", "Gaussians", "nlm", "no doubt", "joint softmax"],
+    ids=["compact", "one flow", "Gaussians", "nlm", "no doubt", "joint softmax", "tabular"],
 )
 def test_the_graph_with_categories_agrees_whatever_the_steps(fast, moons, tmp_path, settings):
     codes = np.random.default_rng(0).integers(0, 4, (len(moons[0]), 2))

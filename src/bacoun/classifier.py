@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal, Self
@@ -12,9 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
-from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from bacoun.base import BayesianClassifier, Evaluation
@@ -31,6 +29,7 @@ from bacoun.steps import STEPS, fit_step, make_step
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
 from bacoun.uncertainty import Doubt, Uncertainty
 from bacoun.validation import as_rows, check_share, count_categories
+from bacoun.weights import ClassWeight, Rows, combined_weights, weighted_rows
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -54,7 +53,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         uncertainty its maximum. 0 is the method of the paper, where only posterior draws disagree.
     n_boundary : "balanced" or int
         Number of boundary points. "balanced": about as many as in a class, more for few classes;
-        for images half as many as there are; at least 1000.
+        for images half as many as there are; from 1000 to 100,000.
     contamination : float
         Share of the training points to leave out as outliers, from 0 to below 0.5: those of lowest
         density under one flow fitted to all points. A class much rarer than the others has a low
@@ -108,7 +107,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     ood_prior: float = 0.01
     n_boundary: int | Literal["balanced"] = "balanced"
     contamination: float = 0.0
-    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
+    class_weight: ClassWeight = None
     categorical_features: Sequence[int] | None = None
     standardize: bool = True
     random_state: RandomState = None
@@ -162,28 +161,29 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             The folder stays: delete it once the model is saved. A step of your own is loaded if it
             has `get_state` and `set_state`; otherwise it is fitted again.
         """
-        X, y, weights = _weighted_rows(X, y, sample_weight)
-        boundary, features, posterior = self._fresh_steps(for_images=as_rows(X)[1] is not None)
-        points, labels = self._validated(X, y)
+        rows = weighted_rows(X, y, sample_weight)
+        steps = self._fresh_steps(for_images=as_rows(rows.X)[1] is not None)
+        boundary, features, posterior = steps
+        points, labels = self._validated(rows.X, rows.y)
         generator = as_generator(self.random_state)
         if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
             checkpoint = Checkpoint(checkpoint)
         if checkpoint is not None:
-            run = self._run(points, labels, weights, boundary, features, posterior)
-            checkpoint.begin(run, generator)
+            checkpoint.begin(self._run(points, labels, rows.weights, *steps), generator)
         self.outliers_ = np.empty(0, dtype=np.int64)
         with progress_bars(self.verbose) as bar_for:
             if self.contamination > 0:
-                self.outliers_ = find_outliers(
-                    self._checked(X),
+                outliers = find_outliers(
+                    self._checked(rows.X),
                     labels,
                     self.contamination,
                     generator=generator,
                     on_epoch=bar_for("outliers"),
                 )
-                rows = np.setdiff1d(np.arange(len(points)), self.outliers_)
-                points, labels = self._validated(_take(X, rows), _take(y, rows))
-                weights = None if weights is None else weights[rows]
+                self.outliers_ = outliers if rows.places is None else rows.places[outliers]
+                rows = rows.take(np.setdiff1d(np.arange(len(points)), outliers))
+                points, labels = self._validated(rows.X, rows.y)
+            weights = self._weights_of(rows, labels)
 
             def fit(name: str, step: Any, *data: Tensor, **offered: Any) -> Any:
                 offered |= {"generator": generator, "on_epoch": bar_for(name)}
@@ -196,11 +196,10 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             if boundary is not None:
                 self.boundary_ = fit("boundary", boundary, points.flatten(1), labels)
                 edge = self._draw_edge(points, generator)
-            weight = {"sample_weight": self._class_weighted(weights, labels, points)}
-            self.features_ = fit("features", features, points, labels, **edge, **weight)
+            self.features_ = fit("features", features, points, labels, **edge, **weights)
             learned = features_of(self.features_, points, seen=True)
             prior = {"best_prior_scale": getattr(self.features_, "prior_scale_", None)}
-            self.posterior_ = fit("posterior", posterior, learned, labels, **weight, **prior)
+            self.posterior_ = fit("posterior", posterior, learned, labels, **weights, **prior)
             if boundary is not None and self.ood_prior > 0:
                 self.doubt_ = learn_doubt(self._predictor, points, learned, float(self.ood_prior))
         return self
@@ -223,8 +222,8 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             How often each row counts. A row of weight 0 is left out.
         """
         check_is_fitted(self)
-        X, y, weights = _weighted_rows(X, y, sample_weight)
-        table, given = self._checked(X, y)
+        rows = weighted_rows(X, y, sample_weight)
+        table, given = self._checked(rows.X, rows.y)
         indices = self._indices(given)
         missing = np.delete(self.classes_, np.unique(indices)).tolist()
         if missing:
@@ -232,9 +231,8 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 "y must hold each class at least once, because X and y replace the rows of fit; "
                 f"got none of {missing[:5]}. Add old rows of it."
             )
-        points = self._standardized(table)
         labels = torch.from_numpy(indices).to(self.device)
-        features = features_of(self.features_, points, seen=True)
+        features = features_of(self.features_, self._standardized(table), seen=True)
         posterior = clone(self.posterior_, safe=False)
         with progress_bars(self.verbose) as bar_for:
             self.posterior_ = fit_step(
@@ -242,7 +240,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 posterior,
                 features,
                 labels,
-                sample_weight=self._class_weighted(weights, labels, points),
+                **self._weights_of(rows, labels),
                 best_prior_scale=getattr(self.features_, "prior_scale_", None),
                 generator=as_generator(self.random_state),
                 on_epoch=bar_for("posterior"),
@@ -253,28 +251,13 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         self.__dict__.pop("set_scores_", None)  # of the old posterior
         return self
 
-    def _class_weighted(
-        self, weights: np.ndarray | None, labels: Tensor, points: Tensor
-    ) -> Tensor | None:
-        """Weights (N,) of rows times those of their classes; None if all are 1."""
-        if self.class_weight is None:
-            return _as_tensor(weights, points)
+    def _weights_of(self, rows: Rows, labels: Tensor) -> dict[str, Any]:
+        """The argument for steps 2 and 3; none if all weights are 1."""
         given = self.classes_[labels.cpu().numpy()]
-        of_class = compute_sample_weight(self._class_weight_by_label(), given)
-        return _as_tensor(of_class if weights is None else weights * of_class, points)
-
-    def _class_weight_by_label(self) -> Any:
-        if self.class_weight == "balanced":
-            return "balanced"
-        known = set(self.classes_.tolist())
-        if not isinstance(self.class_weight, Mapping) or not all(
-            label in known and weight > 0 for label, weight in self.class_weight.items()
-        ):
-            raise ValueError(
-                "class_weight must be 'balanced' or a dict of positive weights by label, of "
-                f"{sorted(known)[:5]}; got {self.class_weight!r}."
-            )
-        return dict.fromkeys(known, 1.0) | dict(self.class_weight)
+        weights = combined_weights(self.class_weight, given, rows.weights)
+        if weights is None:
+            return {}
+        return {"sample_weight": torch.from_numpy(weights).to(self.device)}
 
     def _run(
         self, points: Tensor, labels: Tensor, weights: np.ndarray | None, *steps: Any
@@ -333,7 +316,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         if self.n_boundary == "balanced":
             n_classes = len(self.classes_)
             share = (1 + 3 / n_classes) / n_classes if self.image_shape_ is None else 0.5
-            return max(1000, round(share * n_points))
+            return min(100_000, max(1000, round(share * n_points)))
         whole = isinstance(self.n_boundary, int | np.integer)
         if not whole or isinstance(self.n_boundary, bool) or self.n_boundary < 1:
             raise ValueError(
@@ -455,23 +438,3 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         """
         with refuse_incomplete(path):
             return from_state(cls, read_folder(path), body=body, device=device)
-
-
-def _weighted_rows(
-    X: Any, y: Any, sample_weight: ArrayLike | None
-) -> tuple[Any, Any, np.ndarray | None]:
-    """Rows of positive weight, and their weights, or None if none are given."""
-    if sample_weight is None:
-        return X, y, None
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    used = np.flatnonzero(weights > 0)
-    return _take(X, used), _take(y, used), weights[used]
-
-
-def _as_tensor(weights: np.ndarray | None, like: Tensor) -> Tensor | None:
-    return None if weights is None else torch.from_numpy(weights).to(like)
-
-
-def _take(table: Any, rows: np.ndarray) -> Any:
-    """Rows of an array, a DataFrame, a list, or whatever NumPy can read, of the same kind."""
-    return _safe_indexing(table if hasattr(table, "__getitem__") else np.asarray(table), rows)

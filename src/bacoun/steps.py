@@ -58,6 +58,11 @@ def fit_step(
         return step.set_state(saved["state"])
     offered |= {"checkpoint": checkpoint}
     extra = {key: value for key, value in offered.items() if has_fit_parameter(step, key)}
+    if "sample_weight" in offered.keys() - extra.keys():
+        raise ValueError(
+            f"{name} must take sample_weight in fit if rows or classes are weighted; "
+            f"{type(step).__name__} does not. Fit without weights, or use another step."
+        )
     step = step.fit(*data, generator=generator, **extra)
     if checkpoint is not None and hasattr(step, "get_state"):
         state = {"state": step.get_state(), "generator": generator.get_state()}

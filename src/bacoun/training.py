@@ -89,6 +89,18 @@ def train(
     return history
 
 
+def mean_log_loss(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Mean over rows of the log loss of logits (n, K), times their weights (n,)."""
+    if weights is None:
+        return nn.functional.cross_entropy(logits, targets)
+    return (weights * nn.functional.cross_entropy(logits, targets, reduction="none")).mean()
+
+
+def epochs_for(steps: int, n_points: int, batch_size: int, fewest: int, most: int) -> int:
+    """How many epochs make about that many steps, within limits."""
+    return min(most, max(fewest, steps // -(-n_points // batch_size)))
+
+
 def _split(points: Tensor, n_held_out: int, generator: Generator) -> tuple[Tensor, Tensor]:
     """Rows to hold out, about `n_held_out`, and the others; identical points stay together.
 

@@ -1,8 +1,10 @@
-"""The tables of docs/tables.md are those of the benchmark records."""
+"""The tables of the pages are those of the benchmark records."""
 
-from benchmarks.page import PAGE, page_text
+import pytest
+from benchmarks.page import DOCS, STUDIES, page_text
 
 
-def test_the_page_shows_the_records():
-    text = PAGE.read_text()
-    assert page_text(text) == text
+@pytest.mark.parametrize("page", STUDIES)
+def test_a_page_shows_the_records(page):
+    text = (DOCS / page).read_text()
+    assert page_text(page, text) == text

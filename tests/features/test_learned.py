@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bacoun.features.learned import LearnedFeatures, n_epochs
+from bacoun.features.learned import LearnedFeatures, default_epochs
 from bacoun.features.networks import Dropout
 from bacoun.randomness import seeded
 
@@ -321,8 +321,7 @@ def test_one_seed_gives_one_answer_whatever_the_global_stream_which_stays_untouc
 
 @pytest.mark.parametrize(("n_points", "planned"), [(3, 500), (2_560, 300), (2_560_000, 10)])
 def test_epochs_by_default_make_about_3000_steps(n_points, planned):
-    features = LearnedFeatures(batch_size=256)
-    assert n_epochs(features.epochs, n_points, features.batch_size) == planned
+    assert default_epochs(n_points, batch_size=256) == planned
 
 
 def test_epochs_asked_for_are_run_and_reported():

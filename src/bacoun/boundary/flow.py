@@ -17,13 +17,14 @@ from zuko.lazy import LazyTransform, UnconditionalTransform
 from zuko.transforms import IdentityTransform, MonotonicAffineTransform
 
 from bacoun.randomness import seeded, threads_for
-from bacoun.training import History, OnEpoch, train
+from bacoun.training import History, OnEpoch, epochs_for, train
 
 # A coupling scales by at most this factor. Without the limit, flows overfit: held-out rows get
 # densities as low as exp(-1000).
 _MAX_SCALE = 10.0
 LARGEST_LOG_SCALE = math.log(_MAX_SCALE)
 
+_DEFAULT_STEPS = 6000
 _MIN_POINTS = 20  # fewer get a Gaussian instead of a flow
 
 
@@ -190,7 +191,7 @@ class FlowSettings(BaseEstimator):
     hidden: int = 64
     batch_norm: bool = False
     jitter: float = 0.1
-    epochs: int = 200
+    epochs: int | None = None
     batch_size: int = 256
     learning_rate: float = 1e-3
     l2: float = 1.0
@@ -208,7 +209,7 @@ class FlowSettings(BaseEstimator):
         return flow.fit(
             cloud,
             scale=within if is_small else None,
-            epochs=self.epochs,
+            epochs=self.epochs or epochs_for(_DEFAULT_STEPS, len(cloud), self.batch_size, 5, 200),
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             l2=self.l2,

@@ -47,8 +47,8 @@ class FlowShell(FlowSettings):
     jitter : float
         Standard deviation of noise added in training, so that constant or discrete columns have a
         density.
-    epochs : int
-        Passes over the data, at most.
+    epochs : int, optional
+        Passes over the data, at most. None: about 6000 steps, in 5 to 200 epochs.
     batch_size : int
         Points in a mini-batch.
     learning_rate : float

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 
 from bacoun.features.networks import Dropout, MixedInputs, make_body
 from bacoun.randomness import as_generator, seeded, threads_for
-from bacoun.training import OnEpoch, train
+from bacoun.training import OnEpoch, epochs_for, mean_log_loss, train
 
 _DEFAULT_STEPS = 3000
 MANY_NUMBERS = 50
@@ -90,6 +90,7 @@ class LearnedFeatures(BaseEstimator):
         edge: Tensor | None = None,
         edge_labels: Tensor | None = None,
         n_categories: Sequence[int] | None = None,
+        sample_weight: Tensor | None = None,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
@@ -103,6 +104,8 @@ class LearnedFeatures(BaseEstimator):
             The class whose edge each point is on; -1 if unknown. None: edge points teach no class.
         n_categories : sequence of int, of length D, optional
             Number of categories of each column; 0 if it is continuous. None: all are.
+        sample_weight : Tensor of shape (N,), optional
+            Weight of each point in the loss, relative to their mean. None: 1.
         generator : torch.Generator, optional
             Source of randomness. None: a fresh seed.
         on_epoch : callable, optional
@@ -117,24 +120,29 @@ class LearnedFeatures(BaseEstimator):
             body = self._body()
             head = nn.Linear(_n_outputs(body, points), n_classes + int(self.has_edge_))
             self.module_ = nn.Sequential(body, head).to(points.device)
-        data = [points, labels]
+        data = {"batch": points, "targets": labels}
+        if sample_weight is not None:
+            data["weights"] = (sample_weight / sample_weight.mean()).to(points)
         if edge is not None:
             unknown = labels.new_full((len(edge),), NO_CLASS)
-            targets = torch.cat([labels, unknown if edge_labels is None else edge_labels])
-            is_edge = (torch.arange(len(targets)) >= len(points)).to(points)
-            data = [torch.cat([points, edge]), targets, is_edge]
+            of_edge = {"batch": edge, "targets": unknown if edge_labels is None else edge_labels}
+            of_edge["weights"] = points.new_ones(len(edge))
+            data = {name: torch.cat([data[name], of_edge[name]]) for name in data}
+            data["is_edge"] = (torch.arange(len(data["batch"])) >= len(points)).to(points)
         n_weights = sum(weight.numel() for weight in self.module_.parameters())
         with threads_for(self.batch_size * n_weights):
             self.history_ = train(
                 self.module_,
-                self._loss,
-                data,
-                epochs=n_epochs(self.epochs, len(data[0]), self.batch_size),
+                lambda *columns: self._loss(**dict(zip(data, columns, strict=True))),
+                list(data.values()),
+                epochs=self.epochs or default_epochs(len(data["batch"]), self.batch_size),
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 l2=self.l2,
                 patience=self.patience,
-                held_out_loss=self._held_out_loss,
+                held_out_loss=lambda *columns: self._held_out_loss(
+                    **dict(zip(data, columns, strict=True))
+                ),
                 generator=generator,
                 on_epoch=on_epoch,
             )
@@ -142,9 +150,15 @@ class LearnedFeatures(BaseEstimator):
         self.held_out_rows_ = rows[rows < len(points)]  # without edge points
         return self
 
-    def _loss(self, batch: Tensor, targets: Tensor, is_edge: Tensor | None = None) -> Tensor:
+    def _loss(
+        self,
+        batch: Tensor,
+        targets: Tensor,
+        weights: Tensor | None = None,
+        is_edge: Tensor | None = None,
+    ) -> Tensor:
         if is_edge is None:
-            return nn.functional.cross_entropy(self.module_(batch), targets)
+            return mean_log_loss(self.module_(batch), targets, weights)
         features = self.module_[0](batch)
         logits: Tensor = self.module_[1](features)
         if self.joint_softmax:
@@ -157,6 +171,8 @@ class LearnedFeatures(BaseEstimator):
             ) + nn.functional.binary_cross_entropy_with_logits(
                 self._edge_logits(features, logits), is_edge, reduction="none"
             )
+        if weights is not None:
+            loss = loss * weights
         return (loss * (1 - (1 - self.edge_weight) * is_edge)).mean()
 
     def _edge_logits(self, features: Tensor, logits: Tensor) -> Tensor:
@@ -169,13 +185,18 @@ class LearnedFeatures(BaseEstimator):
         return log_odds
 
     def _held_out_loss(
-        self, batch: Tensor, targets: Tensor, is_edge: Tensor | None = None
+        self,
+        batch: Tensor,
+        targets: Tensor,
+        weights: Tensor | None = None,
+        is_edge: Tensor | None = None,
     ) -> Tensor:
         """Log loss of the classes of data points, without the edge."""
         if is_edge is None or bool(is_edge.all()):
-            return self._loss(batch, targets, is_edge)
+            return self._loss(batch, targets, weights, is_edge)
         is_data = is_edge == 0
-        return nn.functional.cross_entropy(self.module_(batch[is_data])[:, :-1], targets[is_data])
+        weights = None if weights is None else weights[is_data]
+        return mean_log_loss(self.module_(batch[is_data])[:, :-1], targets[is_data], weights)
 
     def _body(self) -> nn.Module:
         if isinstance(self.body, nn.Module):
@@ -247,11 +268,9 @@ class LearnedFeatures(BaseEstimator):
         return self
 
 
-def n_epochs(epochs: int | None, n_points: int, batch_size: int) -> int:
-    """The number of epochs as told, or as many as make about 3000 steps."""
-    if epochs is not None:
-        return epochs
-    return min(500, max(10, _DEFAULT_STEPS // -(-n_points // batch_size)))
+def default_epochs(n_points: int, batch_size: int) -> int:
+    """As many epochs as make about 3000 steps."""
+    return epochs_for(_DEFAULT_STEPS, n_points, batch_size, fewest=10, most=500)
 
 
 def _n_outputs(body: nn.Module, points: Tensor) -> int:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
 from bacoun.features.forest import Forest
-from bacoun.features.learned import MANY_NUMBERS, NO_CLASS, n_epochs
+from bacoun.features.learned import MANY_NUMBERS, NO_CLASS, default_epochs
 from bacoun.features.members import Members
 from bacoun.posterior.held_out import held_out_prior_scale
 from bacoun.randomness import as_generator, seeded, threads_for
@@ -153,7 +153,7 @@ class TabularFeatures(BaseEstimator):
                 self.module_,
                 self._loss,
                 data,
-                epochs=n_epochs(self.epochs, len(data[0]), self.batch_size),
+                epochs=self.epochs or default_epochs(len(data[0]), self.batch_size),
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 l2=self.l2,

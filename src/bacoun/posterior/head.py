@@ -67,9 +67,12 @@ class Head(BaseEstimator):
             return features
         return torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
 
-    def _resolved_prior_scale(self, design: Tensor) -> float:
+    def _resolved_prior_scale(self, design: Tensor, best: float | None) -> float:
+        """The scale as told, or what "auto" stands for: the best one known, or a rule."""
         if self.prior_scale != "auto":
             return float(self.prior_scale)
+        if best is not None:
+            return best
         norm = float(design.double().square().sum(dim=1).mean().sqrt())
         return max(_DEFAULT_PRIOR_SCALE, _MIN_LOGIT_SCALE / max(norm, 1e-6))
 
@@ -152,10 +155,8 @@ class ReducedHead(Head):
                 self.prior_scale_ = evidence.best_prior_scale(
                     *data, self.tol, spectrum, sample_weight
                 )
-            elif self.prior_scale == "auto" and best_prior_scale is not None:
-                self.prior_scale_ = best_prior_scale
             else:
-                self.prior_scale_ = self._resolved_prior_scale(design)
+                self.prior_scale_ = self._resolved_prior_scale(design, best_prior_scale)
             self.reduction_, posterior, mode = reduce(
                 *data, self.prior_scale_, self.tol, spectrum, sample_weight
             )

@@ -20,8 +20,9 @@ class Laplace(ReducedHead):
     Parameters
     ----------
     prior_scale : float, "auto" or "evidence"
-        Prior standard deviation of each weight; kept as `prior_scale_`. "auto": 0.3, or larger for
-        small features, so that it is at least 3 for logits. "evidence": maximizes the evidence.
+        Prior standard deviation of each weight; kept as `prior_scale_`. "auto": the one that the
+        features predict held-out rows best with, if they know, otherwise 0.3, or larger for small
+        features, so that it is at least 3 for logits. "evidence": maximizes the evidence.
     n_draws : int
         Number S of posterior draws.
     fit_intercept : bool

@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 from bacoun.posterior.diagnostics import Health
 from bacoun.posterior.head import Head
 from bacoun.randomness import as_generator, draw_seed, threads_for
-from bacoun.training import OnEpoch, train
+from bacoun.training import OnEpoch, mean_log_loss, train
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -22,7 +22,8 @@ class MeanField(Head):
     Parameters
     ----------
     prior_scale : float or "auto"
-        Prior standard deviation of each weight. "auto": 0.3, or larger for small features, so that
+        Prior standard deviation of each weight. "auto": the one that the features predict held-out
+        rows best with, if they know, otherwise 0.3, or larger for small features, so that
         it is at least 3 for logits.
     n_draws : int
         Number S of posterior draws.
@@ -52,10 +53,12 @@ class MeanField(Head):
         features: Tensor,
         labels: Tensor,
         *,
+        sample_weight: Tensor | None = None,
+        best_prior_scale: float | None = None,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Fit to features (N, L) and labels (N,) in 0..K-1."""
+        """Fit to features (N, L) and labels (N,) in 0..K-1; weights (N,) count as copies."""
         started = time.perf_counter()
         generator = as_generator(generator)
         n_classes = self._check(features, labels)
@@ -65,15 +68,15 @@ class MeanField(Head):
                 "prior_scale='evidence' first and take its prior_scale_."
             )
         design = self._design(features.float())
-        prior_scale = self._resolved_prior_scale(design)
+        prior_scale = self._resolved_prior_scale(design, best_prior_scale)
         n_points = len(design)
         weights = _GaussianWeights(design.shape[1], n_classes).to(design.device)
 
-        def negative_elbo(batch: Tensor, targets: Tensor) -> Tensor:
+        def negative_elbo(batch: Tensor, targets: Tensor, *weight: Tensor) -> Tensor:
             # Local reparameterization: noise on the logits has less variance than on the weights.
             mean, scale = weights(batch)
             logits = mean + scale * torch.randn_like(mean)
-            misfit = nn.functional.cross_entropy(logits, targets)
+            misfit = mean_log_loss(logits, targets, *weight)
             return misfit + weights.kl_divergence(prior_scale) / n_points
 
         batches = -(-n_points // self.batch_size)
@@ -81,7 +84,7 @@ class MeanField(Head):
             history = train(
                 weights,
                 negative_elbo,
-                [design, labels],
+                [design, labels, *([] if sample_weight is None else [sample_weight.to(design)])],
                 epochs=-(-self.n_iterations // batches),
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
