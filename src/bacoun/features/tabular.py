@@ -12,12 +12,13 @@ from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
 from bacoun.features.forest import Forest
-from bacoun.features.learned import MANY_NUMBERS, NO_CLASS, default_epochs
+from bacoun.features.learned import MANY_NUMBERS, NO_CLASS
 from bacoun.features.members import Members
 from bacoun.posterior.held_out import held_out_prior_scale
 from bacoun.randomness import as_generator, seeded, threads_for
-from bacoun.training import OnEpoch, assign_folds, train
+from bacoun.training import OnEpoch, assign_folds, epochs_for, train
 
+_DEFAULT_STEPS = 6000
 _MOST_JUDGED = 5000  # held-out rows that decide when training stops; more add time, not certainty
 
 
@@ -57,7 +58,8 @@ class TabularFeatures(BaseEstimator):
     l2 : float
         Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
     epochs : int, optional
-        Passes over the data, at most. None: about 3000 steps, in 10 to 500 epochs.
+        Passes over the data, at most. None: about 6000 steps, in 10 to 500 epochs; usually
+        early stopping comes first.
     batch_size : int
         Points in a mini-batch.
     learning_rate : float
@@ -153,7 +155,7 @@ class TabularFeatures(BaseEstimator):
                 self.module_,
                 self._loss,
                 data,
-                epochs=self.epochs or default_epochs(len(data[0]), self.batch_size),
+                epochs=self.epochs or self._default_epochs(len(data[0])),
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 l2=self.l2,
@@ -165,6 +167,9 @@ class TabularFeatures(BaseEstimator):
             )
             self.prior_scale_ = self._best_prior_scale(*held_out)
         return self
+
+    def _default_epochs(self, n_points: int) -> int:
+        return epochs_for(_DEFAULT_STEPS, n_points, self.batch_size, fewest=10, most=500)
 
     def _check(self, points: Tensor) -> None:
         if points.ndim != 2:

@@ -53,7 +53,7 @@ class HMC(ReducedHead):
         Warm-up iterations. None: 40, or 25 for large problems.
     n_iterations : int, optional
         Iterations after warm-up. None: enough for 4 `n_draws` in all chains (2 for large problems),
-        at least 30, and up to three times as many until the effective sample size is 400.
+        at least 30, and up to six times as many until the effective sample size is 400.
     target_accept : float
         Harmonic mean over chains of the acceptance probability that the step size is tuned to.
     """
@@ -173,7 +173,7 @@ def sample_chains(
     """Run B chains in lockstep from `start` (d, B) with an identity mass matrix.
 
     All chains share the step size, fixed after warm-up, and the random number of steps of an
-    iteration. Until the draws are `enough`, `n_iterations` are added, at most twice. The chains
+    iteration. Until the draws are `enough`, `n_iterations` are added, at most five times. The chains
     resume from `checkpoint` if an interrupted call with the same arguments saved its state there.
     """
     chains = _Chains(density, start, n_warmup, target_accept)
@@ -184,7 +184,7 @@ def sample_chains(
         planned = saved["planned"]
         if on_epoch is not None:
             on_epoch(chains.n_done, planned)
-    most = n_warmup + (1 if enough is None else 3) * n_iterations
+    most = n_warmup + (1 if enough is None else 6) * n_iterations
     while chains.n_done < planned:
         chains.advance(generator)
         if on_epoch is not None:
