@@ -105,12 +105,12 @@ def fit_boosting(rows: pd.DataFrame, labels: np.ndarray, seed: int) -> Predict:
     names = categories_in(rows)
     values = {name: pd.CategoricalDtype(sorted(set(rows[name].dropna()))) for name in names}
     # It takes at most 255 categories; more are numbered.
-    small = {name: kind for name, kind in values.items() if len(kind.categories) <= 255}
+    small = {name for name, kind in values.items() if len(kind.categories) <= 255}
 
     def typed(frame: pd.DataFrame) -> pd.DataFrame:
-        frame = frame.astype(small)
-        large = {n: frame[n].astype(values[n]).cat.codes for n in names if n not in small}
-        return frame.assign(**large)
+        known = {n: frame[n].where(frame[n].isin(values[n].categories)) for n in names}
+        coded = {n: column.astype(values[n]) for n, column in known.items()}
+        return frame.assign(**{n: c if n in small else c.cat.codes for n, c in coded.items()})
 
     model = HistGradientBoostingClassifier(random_state=seed).fit(typed(rows), labels)
     return lambda new: model.predict_proba(typed(new))

@@ -105,8 +105,8 @@ def test_chains_resume_from_a_checkpoint_to_the_same_bits(tmp_path, stop_after):
     assert torch.equal(same_after, after)
 
 
-@pytest.mark.parametrize(("sufficient", "kept"), [(4, 4), (7, 8), (12, 12), (99, 12)])
-def test_iterations_are_added_until_they_are_enough_up_to_three_times_as_many(
+@pytest.mark.parametrize(("sufficient", "kept"), [(4, 4), (7, 8), (12, 12), (99, 24)])
+def test_iterations_are_added_until_they_are_enough_up_to_six_times_as_many(
     tmp_path, sufficient, kept
 ):
     def run(**settings):

@@ -173,8 +173,9 @@ def sample_chains(
     """Run B chains in lockstep from `start` (d, B) with an identity mass matrix.
 
     All chains share the step size, fixed after warm-up, and the random number of steps of an
-    iteration. Until the draws are `enough`, `n_iterations` are added, at most five times. The chains
-    resume from `checkpoint` if an interrupted call with the same arguments saved its state there.
+    iteration. Until the draws are `enough`, `n_iterations` are added, at most five times. The
+    chains resume from `checkpoint` if an interrupted call with the same arguments saved its state
+    there.
     """
     chains = _Chains(density, start, n_warmup, target_accept)
     planned = n_warmup + n_iterations
