@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 
 from bacoun.randomness import draw_seed
 
-_CHUNK = 8192  # rows voted on at once
+_CHUNK, _TREES_AT_ONCE = 8192, 10  # rows and trees that fit into the processor's cache
 _BAG_SHARE = 0.63  # of the rows, as many as differ in a bootstrap sample
 _LARGEST_BAG = 10_000  # rows of a tree; more make fits slow and votes little better
 SMOOTHING = 0.1  # weight of the class frequencies in a vote, so that its logarithm is finite
@@ -89,10 +89,10 @@ class Forest:
         roots = sizes.cumsum() - sizes
         moved = [tree.children + root for tree, root in zip(trees, roots, strict=True)]
         columns = [np.concatenate(column) for column in zip(*trees, strict=True)]
-        self.features_ = torch.from_numpy(columns[0].astype(np.int64)).to(points.device)
+        self.features_ = torch.from_numpy(columns[0].astype(np.int32)).to(points.device)
         self.thresholds_ = torch.from_numpy(columns[1]).to(points.device)
-        self.children_ = torch.from_numpy(np.concatenate(moved).astype(np.int64)).to(points.device)
-        self.roots_ = torch.from_numpy(roots).to(points.device)
+        self.children_ = torch.from_numpy(np.concatenate(moved).astype(np.int32)).to(points.device)
+        self.roots_ = torch.from_numpy(roots.astype(np.int32)).to(points.device)
         self.values_ = torch.from_numpy(columns[3].astype(np.float32)).to(points.device)
         return self
 
@@ -127,11 +127,18 @@ class Forest:
 
     def _leaves(self, points: Tensor) -> Tensor:
         """The leaf (N, T) that each point (N, D) falls into."""
-        nodes = self.roots_.expand(len(points), -1)
-        for _ in range(self.depth):
-            values = points.gather(1, self.features_[nodes])
-            nodes = self.children_[nodes] + (values > self.thresholds_[nodes])
-        return nodes
+        cells, n_points = points.flatten(), len(points)
+        firsts = torch.arange(n_points, dtype=torch.int32, device=points.device) * points.shape[1]
+        leaves = []
+        for roots in self.roots_.split(_TREES_AT_ONCE):
+            nodes = roots.repeat(n_points)
+            first = firsts.repeat_interleave(len(roots))
+            for _ in range(self.depth):
+                values = cells.index_select(0, first + self.features_.index_select(0, nodes))
+                is_right = values > self.thresholds_.index_select(0, nodes)
+                nodes = self.children_.index_select(0, nodes) + is_right
+            leaves.append(nodes.view(n_points, -1))
+        return torch.cat(leaves, dim=1)
 
     def node_table(self) -> dict[str, np.ndarray]:
         """All nodes, in columns: tree, number in the tree, comparison, left child and values."""
