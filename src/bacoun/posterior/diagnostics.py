@@ -120,18 +120,34 @@ def chain_statistics(quantities: np.ndarray) -> dict[str, float]:
 
     Constant quantities are ignored.
     """
+    return {"rhat": worst_rhat(quantities), **effective_sample_sizes(quantities)}
+
+
+def worst_rhat(quantities: np.ndarray) -> float:
+    """Largest R-hat of quantities (C chains, T draws, M) and of their squares."""
+    centered = _varying(quantities)
+    if len(centered) == 0:
+        return 1.0
+    return float(np.max(_rhat(np.concatenate([centered, centered**2]))))
+
+
+def effective_sample_sizes(quantities: np.ndarray) -> dict[str, float]:
+    """Smallest bulk sizes over quantities (C chains, T draws, M), and over their squares."""
+    centered = _varying(quantities)
+    if len(centered) == 0:
+        n_draws = float(quantities[..., 0].size)
+        return {"ess": n_draws, "ess_squares": n_draws}
+    return {
+        "ess": float(np.min(array_stats.ess(centered))),
+        "ess_squares": float(np.min(array_stats.ess(centered**2))),
+    }
+
+
+def _varying(quantities: np.ndarray) -> np.ndarray:
+    """Quantities (M, C, T) that are not constant, each less its mean."""
     centered = quantities - quantities.mean(axis=(0, 1))
     varies = centered.std(axis=(0, 1)) > 1e-9 * (1 + np.abs(quantities).max(axis=(0, 1)))
-    if not varies.any():
-        n_draws = float(centered[..., 0].size)
-        return {"rhat": 1.0, "ess": n_draws, "ess_squares": n_draws}
-    centered = np.moveaxis(centered[:, :, varies], 2, 0)
-    squares = centered**2
-    return {
-        "rhat": float(np.max(_rhat(np.concatenate([centered, squares])))),
-        "ess": float(np.min(array_stats.ess(centered))),
-        "ess_squares": float(np.min(array_stats.ess(squares))),
-    }
+    return np.moveaxis(centered[:, :, varies], 2, 0)
 
 
 def _rhat(quantities: np.ndarray) -> Any:
@@ -170,4 +186,4 @@ def convergence(chains: Tensor, q: Tensor, n_classes: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=32)
 def _independent_rhat(*shape: int) -> float:
-    return chain_statistics(np.random.default_rng(0).standard_normal(shape))["rhat"]
+    return worst_rhat(np.random.default_rng(0).standard_normal(shape))

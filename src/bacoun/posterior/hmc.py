@@ -11,7 +11,12 @@ import torch
 from torch import Generator, Tensor
 
 from bacoun.checkpoint import Checkpoint, State
-from bacoun.posterior.diagnostics import MIN_ESS, N_SUPERCHAINS, chain_statistics, probe_logits
+from bacoun.posterior.diagnostics import (
+    MIN_ESS,
+    N_SUPERCHAINS,
+    effective_sample_sizes,
+    probe_logits,
+)
 from bacoun.posterior.head import ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import Whitening, whiten
@@ -92,8 +97,7 @@ class HMC(ReducedHead):
 
         def is_enough(draws: list[Tensor]) -> bool:
             logits = probe_logits(_to_chains(draws, whitening), target.features, target.n_classes)
-            found = chain_statistics(logits)
-            return min(found["ess"], found["ess_squares"]) >= MIN_ESS
+            return min(effective_sample_sizes(logits).values()) >= MIN_ESS
 
         # The posterior of separable classes is skewed: the curvature at its mode says little about
         # its bulk, which the chains reach after a few iterations.
