@@ -203,3 +203,16 @@ def test_images_and_a_single_member_are_refused():
         TabularFeatures().fit(torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 0, 1]))
     with pytest.raises(ValueError, match="n_members must be at least 2; got 1"):
         fitted(*steps(), n_members=1)
+
+
+@pytest.mark.parametrize("n_rows", [4, 6, 12])
+def test_a_few_rows_are_enough(n_rows):
+    points = torch.randn(n_rows, 2, generator=generator())
+    features = fitted(points, torch.arange(n_rows) % 2, n_members=5)
+    assert features.transform(points).isfinite().all()
+
+
+def test_rows_that_are_all_alike_can_be_fitted():
+    features = fitted(torch.ones(30, 2), torch.arange(30) % 2)
+    assert features.transform(torch.ones(1, 2)).isfinite().all()
+    assert features.prior_scale_ > 0

@@ -26,7 +26,9 @@ def held_out_prior_scale(
         Class in 0..K-1, weight and fold of each row.
     """
     judges = [
-        _Judge(each, labels, weights, folds == m, n_classes) for m, each in enumerate(features)
+        _Judge(each, labels, weights, folds == member, n_classes)
+        for member, each in enumerate(features)
+        if 0 < int((folds == member).sum()) < len(folds)  # few different rows leave folds empty
     ]
     losses: dict[int, float] = {}
 
