@@ -20,6 +20,7 @@ from bacoun.boundary import MixedShell, find_outliers
 from bacoun.checkpoint import Checkpoint
 from bacoun.nested import NestedSettings
 from bacoun.posterior import Health
+from bacoun.posterior.held_out import held_out_prior_scale
 from bacoun.prediction import Predictor, features_of, learn_doubt, usual_disagreement
 from bacoun.progress import progress_bars
 from bacoun.protocols import BoundarySampler, EdgeAwareFeatureMap, FeatureMap, LastLayer
@@ -188,6 +189,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             def fit(name: str, step: Any, *data: Tensor, **offered: Any) -> Any:
                 offered |= {"generator": generator, "on_epoch": bar_for(name)}
                 offered |= {"n_categories": self.n_categories_}
+                offered |= {"choose_prior_scale": held_out_prior_scale}
                 return fit_step(name, step, *data, checkpoint=checkpoint, **offered)
 
             self.boundary_: Any = None

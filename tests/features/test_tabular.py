@@ -7,6 +7,7 @@ import torch
 from bacoun import BaCOUnClassifier
 from bacoun.features import TabularFeatures
 from bacoun.features.members import BIN_SCALE, Members, PiecewiseLinear
+from bacoun.posterior.held_out import held_out_prior_scale
 from bacoun.training import assign_folds
 
 SMALL = {"n_members": 3, "hidden": (16, 8), "n_trees": 20, "epochs": 30, "learning_rate": 5e-3}
@@ -26,6 +27,7 @@ def fitted(points, labels, seed=0, **settings):
     named = ("edge", "edge_labels", "n_categories", "sample_weight")
     data = {name: settings.pop(name) for name in named if name in settings}
     features = TabularFeatures(**(SMALL | settings))
+    data["choose_prior_scale"] = held_out_prior_scale
     return features.fit(points, labels, generator=generator(seed), **data)
 
 

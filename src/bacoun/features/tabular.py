@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,11 +14,12 @@ from torch import Generator, Tensor
 from bacoun.features.forest import Forest
 from bacoun.features.learned import MANY_NUMBERS, NO_CLASS
 from bacoun.features.members import Members
-from bacoun.posterior.held_out import held_out_prior_scale
 from bacoun.randomness import as_generator, seeded, threads_for
 from bacoun.training import OnEpoch, assign_folds, epochs_for, train
 
 _DEFAULT_STEPS = 6000
+ChoosePriorScale = Callable[[Tensor, Tensor, Tensor, Tensor, int], float]
+"""From features (M, N, L), labels, weights and folds, each (N,), and K to a scale."""
 _MOST_JUDGED = 5000  # held-out rows that decide when training stops; more add time, not certainty
 
 
@@ -74,7 +75,7 @@ class TabularFeatures(BaseEstimator):
     forest_ : Forest, or None without trees
     module_ : torch.nn.Module
         The members.
-    prior_scale_ : float
+    prior_scale_ : float, or None if it was not asked for
         Prior standard deviation of the weights of the last layer that predicts held-out rows best.
     """
 
@@ -104,6 +105,7 @@ class TabularFeatures(BaseEstimator):
         edge_labels: Tensor | None = None,
         n_categories: Sequence[int] | None = None,
         sample_weight: Tensor | None = None,
+        choose_prior_scale: ChoosePriorScale | None = None,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
@@ -118,7 +120,9 @@ class TabularFeatures(BaseEstimator):
         n_categories : sequence of int, of length D, optional
             Number of categories of each column; 0 if it is continuous. None: all are.
         sample_weight : Tensor of shape (N,), optional
-            Weight of each point in the loss. None: 1.
+            Weight of each point in the loss, relative to their mean. None: 1.
+        choose_prior_scale : callable, optional
+            Finds the prior of the last layer that predicts held-out points best.
         generator : torch.Generator, optional
             Source of randomness. None: a fresh seed.
         on_epoch : callable, optional
@@ -165,7 +169,9 @@ class TabularFeatures(BaseEstimator):
                 generator=generator,
                 on_epoch=on_epoch,
             )
-            self.prior_scale_ = self._best_prior_scale(*held_out)
+            self.prior_scale_ = None
+            if choose_prior_scale is not None:
+                self.prior_scale_ = self._best_prior_scale(choose_prior_scale, *held_out)
         return self
 
     def _default_epochs(self, n_points: int) -> int:
@@ -246,10 +252,16 @@ class TabularFeatures(BaseEstimator):
 
     @torch.no_grad()
     def _best_prior_scale(
-        self, points: Tensor, votes: Tensor, labels: Tensor, weights: Tensor, folds: Tensor
+        self,
+        choose: ChoosePriorScale,
+        points: Tensor,
+        votes: Tensor,
+        labels: Tensor,
+        weights: Tensor,
+        folds: Tensor,
     ) -> float:
         features = self.module_.features(points, votes).double()
-        return held_out_prior_scale(features, labels, weights.double(), folds, self.n_classes_)
+        return choose(features, labels, weights.double(), folds, self.n_classes_)
 
     @torch.no_grad()
     def transform(self, points: Tensor) -> Tensor:
