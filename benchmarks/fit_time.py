@@ -233,7 +233,9 @@ def draw_growth(record: Record) -> None:
 
 def markdown(record: Record) -> str:
     """The record as Markdown."""
-    parts = [markdown_table(*limit_rows(record)), markdown_table(*growth_rows(record))]
+    parts = [markdown_table(*limit_rows(record))]
+    if growth_rows(record)[1]:
+        parts.append(markdown_table(*growth_rows(record)))
     memory = record["runs"].get(f"memory/{MILLION}/bacoun")
     if memory is not None:
         parts.append(
