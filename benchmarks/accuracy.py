@@ -4,8 +4,8 @@
 
 For each table and seed, every method learns from the same training rows, at most 10,000, with its
 default settings. The record has accuracy, log loss and expected calibration error on the same test
-rows, and the seconds of fit and prediction. All run on one thread. The tables took no part in any
-choice of settings; those that did are named in `DEVELOPMENT`.
+rows, and the seconds of fit and prediction. All run on one thread. Settings were chosen on other
+tables, named in `DEVELOPMENT`; docs/accuracy.md says what was seen of these before.
 """
 
 from __future__ import annotations
