@@ -45,7 +45,8 @@ TABLES = (
     *("saheart", "satimage", "sklearn-wine", "splice", "texture", "wine-quality"),
 )
 DEVELOPMENT = (  # of KEEL, besides segment and vehicle, and one with steps made for this
-    *("bands", "banana", "bupa", "chess", "crx", "heart", "ionosphere", "led7digit", "magic"),
+    *("australian", "bands", "banana", "breast", "bupa", "chess", "crx", "hayes-roth", "heart"),
+    *("ionosphere", "led7digit", "magic"),
     *("mammographic", "marketing", "monk-2", "movement_libras", "optdigits", "phoneme", "ring"),
     *("sonar", "spambase", "tae", "tic-tac-toe", "titanic", "twonorm", "vowel"),
 )

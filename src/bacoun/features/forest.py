@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from joblib import effective_n_jobs
 from sklearn.tree import DecisionTreeClassifier
 from torch import Generator, Tensor
 
@@ -83,7 +84,7 @@ class Forest:
             return _nodes(tree, len(counts))
 
         # Growing a tree releases the interpreter lock.
-        with ThreadPoolExecutor(_n_threads(n_jobs)) as pool:
+        with ThreadPoolExecutor(effective_n_jobs(n_jobs)) as pool:
             trees = list(pool.map(grow, range(self.n_trees)))
         sizes = np.array([len(tree.features) for tree in trees])
         roots = sizes.cumsum() - sizes
@@ -221,9 +222,3 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
-
-
-def _n_threads(n_jobs: int | None) -> int:
-    from joblib import effective_n_jobs
-
-    return int(effective_n_jobs(n_jobs))

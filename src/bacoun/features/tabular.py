@@ -134,8 +134,7 @@ class TabularFeatures(BaseEstimator):
         self.n_classes_, self.has_edge_ = int(labels.max()) + 1, edge is not None
         weights = points.new_ones(len(points)) if sample_weight is None else sample_weight
         weights = (weights / weights.mean()).to(points)
-        self._fit_forest(points, labels, weights, generator)
-        votes = self._votes(points, out_of_bag=True)
+        votes = self._fit_forest(points, labels, weights, generator)
         with seeded(generator):
             self.module_ = self._new_members().to(points.device)
         numbers = self.module_.codes(points)[0]
@@ -188,16 +187,19 @@ class TabularFeatures(BaseEstimator):
 
     def _fit_forest(
         self, points: Tensor, labels: Tensor, weights: Tensor, generator: Generator
-    ) -> None:
+    ) -> Tensor:
+        """Grow the forest, if there is one; return standardized out-of-bag votes (N, V)."""
         self.forest_: Forest | None = None
-        if self.n_trees > 0:
-            self.forest_ = Forest(n_trees=self.n_trees, depth=self.tree_depth).fit(
-                points, labels, sample_weight=weights, generator=generator, n_jobs=self.n_jobs
-            )
-            votes = self.forest_.votes(points, out_of_bag=True)
-            spread = votes.std(dim=0, correction=0)
-            self.votes_mean_ = votes.mean(dim=0)
-            self.votes_scale_ = torch.where(spread > 1e-6, spread, torch.ones_like(spread))
+        if self.n_trees == 0:
+            return self._votes(points)
+        self.forest_ = Forest(n_trees=self.n_trees, depth=self.tree_depth).fit(
+            points, labels, sample_weight=weights, generator=generator, n_jobs=self.n_jobs
+        )
+        votes = self.forest_.votes(points, out_of_bag=True)
+        spread = votes.std(dim=0, correction=0)
+        self.votes_mean_ = votes.mean(dim=0)
+        self.votes_scale_ = torch.where(spread > 1e-6, spread, torch.ones_like(spread))
+        return (votes - self.votes_mean_) / self.votes_scale_
 
     def _votes(self, points: Tensor, *, out_of_bag: bool = False) -> Tensor:
         """Standardized votes (N, V) of the forest; none (N, 0) without one."""
