@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bacoun.randomness import as_generator, draw_seed, seeded, threads_for
+from bacoun.randomness import as_generator, draw_seed, independent_workers, seeded, threads_for
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -85,6 +85,25 @@ def test_small_work_runs_on_one_thread_and_large_work_on_all():
             assert torch.get_num_threads() == 2
         with pytest.raises(KeyError), threads_for(1e3):
             raise KeyError
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_blocks_may_be_nested_and_the_outermost_setting_is_the_limit():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with threads_for(1e3):
+            with threads_for(1e12):
+                assert torch.get_num_threads() == 2
+            assert torch.get_num_threads() == 1
+            with independent_workers() as run:
+                assert run(lambda k: (k, torch.get_num_threads()), range(3)) == [
+                    (0, 1),
+                    (1, 1),
+                    (2, 1),
+                ]
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -6,7 +6,6 @@ BaCOUn and the baselines differ only in where the posterior draws come from.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any, Generic, Self
 
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from bacoun.deferral import conformal_threshold, prediction_sets
 from bacoun.deferral.checks import as_share
-from bacoun.randomness import threads_for
+from bacoun.randomness import independent_workers
 from bacoun.uncertainty import Uncertainty, decompose, from_moments
 from bacoun.uncertainty.decomposition import Array
 from bacoun.validation import ImageShape, as_rows, check_table, classes_of
@@ -208,11 +207,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             columns = (getattr(chunk, field.name) for field in fields(chunk))
             return [None if column is None else column.cpu().numpy() for column in columns]
 
-        starts = range(0, len(table), LARGE_CHUNK)
-        n_threads = min(torch.get_num_threads(), len(starts))
-        # One thread per chunk: threads within a chunk would mostly wait for each other.
-        with threads_for(0), ThreadPoolExecutor(n_threads) as pool:
-            chunks = list(pool.map(evaluate_from, starts))
+        with independent_workers() as run:
+            chunks = run(evaluate_from, range(0, len(table), LARGE_CHUNK))
         columns: list[Any] = [
             None if column[0] is None else np.concatenate(column)
             for column in zip(*chunks, strict=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal, Self
@@ -24,7 +26,7 @@ from bacoun.posterior.held_out import held_out_prior_scale
 from bacoun.prediction import Predictor, features_of, learn_doubt, usual_disagreement
 from bacoun.progress import progress_bars
 from bacoun.protocols import BoundarySampler, EdgeAwareFeatureMap, FeatureMap, LastLayer
-from bacoun.randomness import RandomState, as_generator
+from bacoun.randomness import RandomState, as_generator, threads_for
 from bacoun.serialization import from_state, to_state
 from bacoun.steps import STEPS, fit_step, make_step
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
@@ -172,7 +174,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         if checkpoint is not None:
             checkpoint.begin(self._run(points, labels, rows.weights, *steps), generator)
         self.outliers_ = np.empty(0, dtype=np.int64)
-        with progress_bars(self.verbose) as bar_for:
+        with progress_bars(self.verbose) as bar_for, self._threads():
             if self.contamination > 0:
                 outliers = find_outliers(
                     self._checked(rows.X),
@@ -206,6 +208,10 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 self.doubt_ = learn_doubt(self._predictor, points, learned, float(self.ood_prior))
         return self
 
+    def _threads(self) -> AbstractContextManager[None]:
+        """One thread for tables, except where a step asks for more; all for images."""
+        return threads_for(0 if self.image_shape_ is None else math.inf)
+
     def _draw_edge(self, points: Tensor, generator: Generator) -> dict[str, Tensor | None]:
         """Edge points, of the shape of points, and the class of each if the boundary knows it."""
         drawn = self.boundary_.sample(self._n_edge(len(points)), generator=generator)
@@ -234,9 +240,9 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 f"got none of {missing[:5]}. Add old rows of it."
             )
         labels = torch.from_numpy(indices).to(self.device)
-        features = features_of(self.features_, self._standardized(table), seen=True)
         posterior = clone(self.posterior_, safe=False)
-        with progress_bars(self.verbose) as bar_for:
+        with progress_bars(self.verbose) as bar_for, self._threads():
+            features = features_of(self.features_, self._standardized(table), seen=True)
             self.posterior_ = fit_step(
                 "posterior",
                 posterior,
@@ -247,9 +253,9 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 generator=as_generator(self.random_state),
                 on_epoch=bar_for("posterior"),
             )
-        if self.doubt_ is not None:
-            disagreement = usual_disagreement(self._predictor, features)
-            self.doubt_ = replace(self.doubt_, disagreement=disagreement)
+            if self.doubt_ is not None:
+                disagreement = usual_disagreement(self._predictor, features)
+                self.doubt_ = replace(self.doubt_, disagreement=disagreement)
         self.__dict__.pop("set_scores_", None)  # of the old posterior
         return self
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +16,9 @@ RandomState = int | np.random.RandomState | np.random.Generator | None
 
 # Below this many multiply-adds per step, synchronizing a second thread costs more than it saves.
 _WORTH_A_SECOND_THREAD = 20_000_000
+
+# Set within blocks of `threads_for`, which may be nested; a worker thread starts without it.
+_most_threads: ContextVar[int | None] = ContextVar("most_threads", default=None)
 
 
 def as_generator(random_state: RandomState | torch.Generator) -> torch.Generator:
@@ -47,15 +53,40 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
         yield
 
 
+def is_worth_threads(work: float) -> bool:
+    """Whether a step of so many multiply-adds is faster on more than one thread."""
+    return work >= _WORTH_A_SECOND_THREAD
+
+
 @contextmanager
 def threads_for(work: float) -> Iterator[None]:
     """Run the block on as many torch threads as `work` (multiply-adds per step) is worth.
 
-    Small models are fastest on one thread. The caller's setting is an upper limit, and restored.
+    Small models are fastest on one thread. The setting outside of all such blocks is an upper
+    limit, and restored.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(before if work >= _WORTH_A_SECOND_THREAD else 1)
+    token = _most_threads.set(_thread_limit())
+    torch.set_num_threads(_thread_limit() if is_worth_threads(work) else 1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+        _most_threads.reset(token)
+
+
+@contextmanager
+def independent_workers() -> Iterator[Callable[..., list[Any]]]:
+    """A `map` over Python threads, as many as torch may have, each with torch on one thread.
+
+    torch's own threads wait for each other after each operation by spinning. On a busy machine that
+    costs many times the work itself; these wait once, asleep.
+    """
+    n_workers = _thread_limit()
+    with threads_for(0), ThreadPoolExecutor(n_workers) as pool:
+        yield lambda function, *columns: list(pool.map(function, *columns))
+
+
+def _thread_limit() -> int:
+    """Threads that torch had outside of all blocks of `threads_for`."""
+    return _most_threads.get() or torch.get_num_threads()

@@ -1,4 +1,6 @@
+import functools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -384,6 +386,51 @@ def test_a_skewed_posterior_is_the_one_found_by_integration(skewed, head):
     torch.testing.assert_close(
         from_moments(*found).epistemic, expected.epistemic, atol=0.03, rtol=0
     )
+
+
+def test_blocks_of_chains_on_threads_of_their_own_change_nothing_but_rounding():
+    runs = [
+        sample_chains(
+            lambda x, want_value: (-x.square().sum(dim=0).double() / 2, -x),
+            torch.zeros(3, 8),
+            n_warmup=5,
+            n_iterations=10,
+            target_accept=0.8,
+            generator=torch.Generator().manual_seed(0),
+            n_blocks=n_blocks,
+        )
+        for n_blocks in (1, 4)
+    ]
+    torch.testing.assert_close(runs[0].draws, runs[1].draws)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_large_head_does_not_depend_on_the_number_of_threads(n_threads, large_answer):
+    assert torch.equal(large_answer(n_threads), large_answer(1))
+
+
+@pytest.fixture(scope="module")
+def large_answer():
+    """Draws of a head that is large enough for several threads, by number of threads."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(3000, 24, generator=generator)
+    labels = torch.randint(0, 13, (3000,), generator=generator)
+
+    @functools.cache
+    def answer(n_threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(n_threads)
+        try:
+            head = HMC(n_warmup=5, n_iterations=5, n_draws=20, prior_scale=1.0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # so few iterations do not converge
+                return head.fit(
+                    features, labels, generator=torch.Generator().manual_seed(1)
+                ).weights_
+        finally:
+            torch.set_num_threads(before)
+
+    return answer
 
 
 def test_chains_end_where_their_last_draw_is():

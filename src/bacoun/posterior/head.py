@@ -149,7 +149,7 @@ class ReducedHead(Head):
         self.n_classes_ = self._check(features, labels)
         design = self._design(features)
         data = design, labels, self.n_classes_
-        with threads_for(design.numel() * design.shape[1]):
+        with threads_for(0):  # what is large shares its work among independent threads
             spectrum = Spectrum(weighted(design, sample_weight))
             if self.prior_scale == "evidence":
                 self.prior_scale_ = evidence.best_prior_scale(

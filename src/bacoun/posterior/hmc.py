@@ -20,6 +20,7 @@ from bacoun.posterior.diagnostics import (
 from bacoun.posterior.head import ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import Whitening, whiten
+from bacoun.randomness import independent_workers, is_worth_threads
 from bacoun.training import OnEpoch
 
 Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
@@ -33,6 +34,7 @@ _MIN_ACCEPTANCE = 0.02
 _LARGE = 100_000_000  # rows times dimensions
 _WHITENING_ROUNDS = (0.15, 0.2, 0.2)  # shares of the warm-up, each followed by a new whitening
 _N_FOR_CURVATURE = 16  # chains
+_N_BLOCKS = 4  # of chains in a large problem, each advanced on a thread of its own
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -79,6 +81,8 @@ class HMC(ReducedHead):
     ) -> tuple[Tensor, dict[str, Any]]:
         target = posterior.to(torch.float32)
         n_chains, n_warmup, n_iterations = self._sizes(len(posterior.features) * mode.numel())
+        # The number of blocks may depend on the problem, but not on the machine: rounding errors do.
+        n_blocks = _N_BLOCKS if is_worth_threads(target.features.numel() * mode.numel()) else 1
         n_done, planned = 0, n_warmup + n_iterations
         whitening = whiten(posterior, mode[:, :, None]).to(torch.float32)
         x = _starts(mode.numel(), n_chains, generator).to(target.features)
@@ -91,6 +95,7 @@ class HMC(ReducedHead):
                 n_iterations=n_iterations,
                 target_accept=self.target_accept,
                 generator=generator,
+                n_blocks=n_blocks,
                 on_epoch=_shifted(on_epoch, n_done, planned),
                 **options,
             )
@@ -170,6 +175,7 @@ def sample_chains(
     n_iterations: int,
     target_accept: float,
     generator: Generator,
+    n_blocks: int = 1,
     enough: Callable[[list[Tensor]], bool] | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoint: Checkpoint | None = None,
@@ -179,9 +185,9 @@ def sample_chains(
     All chains share the step size, fixed after warm-up, and the random number of steps of an
     iteration. Until the draws are `enough`, `n_iterations` are added, at most five times. The
     chains resume from `checkpoint` if an interrupted call with the same arguments saved its state
-    there.
+    there. Each of `n_blocks` blocks of chains is integrated on a thread of its own.
     """
-    chains = _Chains(density, start, n_warmup, target_accept)
+    chains = _Chains(density, start, n_warmup, target_accept, n_blocks)
     planned = n_warmup + n_iterations
     if checkpoint is not None and (saved := checkpoint.load("chains")) is not None:
         chains.set_state(saved)
@@ -212,9 +218,14 @@ class _Chains:
     """The state of B chains: everything that changes from one iteration to the next."""
 
     def __init__(
-        self, density: Density, start: Tensor, n_warmup: int, target_accept: float
+        self,
+        density: Density,
+        start: Tensor,
+        n_warmup: int,
+        target_accept: float,
+        n_blocks: int = 1,
     ) -> None:
-        self.density, self.n_warmup = density, n_warmup
+        self.density, self.n_warmup, self.n_blocks = density, n_warmup, n_blocks
         self.x = start
         self.value, self.gradient = density(start, True)
         self.step = _StepSize(2.4 * len(start) ** -0.25, target_accept)
@@ -228,8 +239,8 @@ class _Chains:
         duration = _QUARTER_PERIOD * (0.7 + 0.6 * float(torch.rand(1, generator=generator)))
         momentum = torch.randn(x.shape, generator=generator).to(x)
         before = self.value - _kinetic(momentum)
-        proposal, momentum, new_value, new_gradient = integrate(
-            self.density, x, momentum, self.gradient, duration, math.ceil(duration / size)
+        proposal, momentum, new_value, new_gradient = self._integrate(
+            momentum, duration, math.ceil(duration / size)
         )
         change = new_value - _kinetic(momentum) - before
         diverged = ~(change > _DIVERGENCE_THRESHOLD)  # also if it is NaN
@@ -247,6 +258,19 @@ class _Chains:
             self.accepted += float(probability.mean())
             self.divergences += int(diverged.sum())
         self.n_done += 1
+
+    def _integrate(self, momentum: Tensor, duration: float, n_steps: int) -> tuple[Tensor, ...]:
+        """Proposal, momentum, value and gradient of all chains."""
+        state = self.x, momentum, self.gradient
+        if self.n_blocks == 1:
+            return integrate(self.density, *state, duration, n_steps)
+        blocks = (each.tensor_split(self.n_blocks, dim=1) for each in state)
+        with independent_workers() as run:
+            found = run(
+                lambda x, p, gradient: integrate(self.density, x, p, gradient, duration, n_steps),
+                *blocks,
+            )
+        return tuple(torch.cat(parts, dim=-1) for parts in zip(*found, strict=True))
 
     def get_state(self) -> State:
         """Tensors and plain values, without the density, from which `set_state` resumes."""

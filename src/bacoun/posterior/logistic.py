@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from scipy.linalg import helmert
 from torch import Tensor
+
+from bacoun.randomness import independent_workers, is_worth_threads
 
 # Rows are processed in chunks whose logits fit in the CPU cache.
 _CHUNK_ELEMENTS = 1 << 18
@@ -143,10 +146,20 @@ class SoftmaxRegression:
         n_columns, r = self.shape
         shape = n_columns, r, n_columns, r
         hessian = torch.zeros(shape, dtype=torch.float64, device=weights.device)
-        for features, covariance in self._curvatures(weights):
-            for j in range(n_columns):
-                for k in range(j + 1):
-                    hessian[j, :, k] += features.T @ (covariance[:, j, k, None] * features)
+
+        def add(features: Tensor, covariance: Tensor, j: int) -> None:
+            for k in range(j + 1):
+                hessian[j, :, k] += features.T @ (covariance[:, j, k, None] * features)
+
+        longest_first = range(n_columns - 1, -1, -1)
+        if is_worth_threads(self.features.numel() * n_columns**2 * r):
+            with independent_workers() as run:
+                for chunk in self._curvatures(weights):
+                    run(partial(add, *chunk), longest_first)
+        else:
+            for chunk in self._curvatures(weights):
+                for j in longest_first:
+                    add(*chunk, j)
         for j in range(n_columns):
             for k in range(j):
                 hessian[k, :, j] = hessian[j, :, k].T

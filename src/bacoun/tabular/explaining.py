@@ -9,7 +9,6 @@ come first, because a flow says little about where it was not fitted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
-from bacoun.randomness import threads_for
+from bacoun.randomness import independent_workers
 from bacoun.tabular.encoding import TableEncoder
 from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Pull, Surprise
 from bacoun.tabular.neighbors import Neighborhood
@@ -69,9 +68,8 @@ class Explainer:
             rows = np.flatnonzero(reason == kind)
             size = min(_ROWS, -(-len(rows) // n_threads))
             chunks += [rows[first : first + size] for first in range(0, len(rows), max(size, 1))]
-        # One thread per chunk: threads within a chunk would mostly wait for each other.
-        with threads_for(0), ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(explain_rows, chunks))
+        with independent_workers() as run:
+            run(explain_rows, chunks)
         return found
 
     def _is_familiar(self, rows: np.ndarray) -> np.ndarray:
