@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup demo browser test lint docs bench reproduce made-tables clean
+.PHONY: setup demo browser test lint docs bench bench-ood reproduce made-tables clean
 
 setup: $(VENV)/installed
 
@@ -55,6 +55,11 @@ docs: setup
 bench: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/requirements.txt
 	$(BIN)/python -m benchmarks
+
+# Every method on every shift of the benchmark tables, and variants of our default: hours if empty.
+bench-ood: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/requirements.txt
+	$(BIN)/python -W ignore -m benchmarks ood ood-slow ablations
 
 # The paper's experiments: what results/ lacks is run, which takes hours if it is empty.
 reproduce: setup

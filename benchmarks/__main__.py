@@ -1,9 +1,9 @@
 """Run the benchmarks that have no record yet, then print the tables and plot the chart.
 
     python -m benchmarks            all benchmarks
-    python -m benchmarks samplers   one of them; accidents, accuracy, bounds, deferral,
-                                    explanations, fit_time, scoring and wide have their own
-                                    records
+    python -m benchmarks samplers   one of them; ablations, accidents, accuracy, bounds, deferral,
+                                    explanations, fit_time, ood, scoring and wide have their own
+                                    records; ood-slow extends that of ood by slow methods
 
 Each measurement runs in its own process, so that its peak memory can be measured and a sampler
 that takes longer than twenty minutes can be stopped.
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,18 @@ import torch
 from bacoun.posterior import HMC, Laplace, MeanField
 from bacoun.posterior.diagnostics import chain_statistics
 from bacoun.uncertainty import decompose
-from benchmarks import accidents, accuracy, bounds, deferral, explanations, fit_time, scoring, wide
+from benchmarks import (
+    ablations,
+    accidents,
+    accuracy,
+    bounds,
+    deferral,
+    explanations,
+    fit_time,
+    ood,
+    scoring,
+    wide,
+)
 from benchmarks.heads import Head, gmm_head, mnist_size_head, synthetic_head, wine_head
 from benchmarks.samplers import SAMPLERS
 
@@ -40,12 +52,15 @@ GROWTH = (1_000, 10_000, 100_000)
 
 
 STUDIES = {
+    "ablations": ablations.main,
     "accuracy": accuracy.main,
     "accidents": accidents.main,
     "bounds": bounds.main,
     "deferral": deferral.main,
     "explanations": explanations.main,
     "fit_time": fit_time.main,
+    "ood": ood.main,
+    "ood-slow": partial(ood.main, slow=True),
     "scoring": scoring.main,
     "wide": wide.main,
 }

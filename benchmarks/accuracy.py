@@ -12,14 +12,13 @@ tables, named in `DEVELOPMENT`; docs/accuracy.md says what was seen of these bef
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from reproduction.datasets.frames import Frame, load_frame, split_frame
 from reproduction.datasets.tables import load_table
 from rich.console import Console
@@ -27,12 +26,12 @@ from scipy.stats import rankdata
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from threadpoolctl import threadpool_limits
 
 from bacoun import BaCOUnClassifier
 from bacoun.baselines import BNN, NLM, DeepEnsemble
+from bacoun.comparison.methods import one_thread
+from bacoun.comparison.metrics import quality_of
 from bacoun.tabular.encoding import TableEncoder
-from bacoun.uncertainty.metrics import expected_calibration_error
 from benchmarks import record as records
 from benchmarks.detectors import Preprocessing, categories_in
 from benchmarks.record import Record, markdown_table, mean_of, rich_table
@@ -46,6 +45,7 @@ TABLES = (
     *("saheart", "satimage", "sklearn-wine", "splice", "texture", "wine-quality"),
 )
 ROWS_OF_LARGE = 10_000
+LARGE_METHODS = ("bacoun", "forest", "boosting", "mlp")
 LARGE = (
     *("adult", "credit_card", "employment", "fars", "letter", "mushroom", "penbased"),
     *("satimage", "texture"),
@@ -58,15 +58,12 @@ DEVELOPMENT = (  # of KEEL, besides segment and vehicle, and one with steps made
 )
 OURS = "bacoun"
 LIBRARIES = ("bacoun", "torch", "numpy", "pandas", "scikit-learn", "catboost")
-SMALLEST_PROBABILITY = 1e-12  # a forest gives 0, of which no logarithm exists
 _MIN_TRAIN = 5  # rows of a class, without which no model is fitted to it
 
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def load(
-    table: str, seed: int, n_train: int = MAX_TRAIN
-) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+def load(table: str, seed: int, n_train: int = MAX_TRAIN) -> tuple[pd.DataFrame, pd.DataFrame, str]:
     """Training rows, test rows and the name of the target, without classes of hardly any rows."""
     frame, target = _frame(table)
     train, test = split_frame(frame, target, n_train=n_train, n_test=MAX_TEST, random_state=seed)
@@ -153,20 +150,16 @@ METHODS: dict[str, Callable[..., Predict]] = {
     "ensemble": preprocessed(lambda seed: DeepEnsemble(random_state=seed)),
     "bnn": preprocessed(lambda seed: BNN(random_state=seed)),
 }
+TOO_SLOW = {("fars", "catboost")}  # 29 columns of text, 8 classes: more than ten minutes
 SLOW = "bnn"  # minutes for each fit: one seed of SMALL tables
+QUICK = tuple(method for method in METHODS if method != SLOW)
 SMALL = ("breast-cancer", "haberman", "iris", "penguins", "pima", "saheart", "sklearn-wine")
 
 
 def quality(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Accuracy, log loss and calibration error of probabilities (N, K) for labels 0 to K-1."""
-    shares = probabilities.astype(np.float64)
-    shares /= shares.sum(axis=1, keepdims=True)
-    likely = shares[np.arange(len(labels)), labels].clip(SMALLEST_PROBABILITY)
-    return {
-        "accuracy": round(float((shares.argmax(axis=1) == labels).mean()), 4),
-        "log loss": round(float(-np.log(likely).mean()), 4),
-        "ece": round(float(expected_calibration_error(shares, labels)), 4),
-    }
+    found = quality_of(probabilities, labels)
+    return {name: round(value, 4) for name, value in found.items()}
 
 
 def measure(table: str, seed: int, method: str, n_train: int = MAX_TRAIN) -> dict[str, Any]:
@@ -175,17 +168,12 @@ def measure(table: str, seed: int, method: str, n_train: int = MAX_TRAIN) -> dic
     classes, labels = np.unique(train[target], return_inverse=True)
     asked = np.searchsorted(classes, test[target])
     rows, new = train.drop(columns=target), test.drop(columns=target)
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            started = time.perf_counter()
-            predict = METHODS[method](rows, labels, seed)
-            fitted = time.perf_counter()
-            probabilities = predict(new)
-            predicted = time.perf_counter()
-    finally:
-        torch.set_num_threads(n_threads)
+    with one_thread():
+        started = time.perf_counter()
+        predict = METHODS[method](rows, labels, seed)
+        fitted = time.perf_counter()
+        probabilities = predict(new)
+        predicted = time.perf_counter()
     return {
         **quality(probabilities, asked),
         "fit seconds": round(fitted - started, 2),
@@ -206,59 +194,65 @@ def main() -> None:
 
 def tasks() -> dict[str, Callable[[], dict[str, Any]]]:
     """Every fit by name, seed after seed; then those of many rows, and of the slow method."""
-    quick = [method for method in METHODS if method != SLOW]
     todo: dict[str, Callable[[], dict[str, Any]]] = {
         f"{table}/{seed}/{method}": partial(measure, table, seed, method)
         for seed in SEEDS
-        for method in quick
+        for method in QUICK
         for table in TABLES
+        if (table, method) not in TOO_SLOW
     }
     todo |= {
         f"{table}, {ROWS_OF_LARGE} rows/0/{method}": partial(
             measure, table, 0, method, ROWS_OF_LARGE
         )
-        for method in quick
+        for method in LARGE_METHODS
         for table in LARGE
     }
     return todo | {f"{table}/0/{SLOW}": partial(measure, table, 0, SLOW) for table in SMALL}
 
 
-def means(record: Record, measure: str) -> dict[str, dict[str, float]]:
-    """By table and method, the mean over seeds; only tables that all methods were run on."""
-    methods = methods_of(record)
-    found: dict[str, dict[str, list[float]]] = {}
-    for name, run in record["runs"].items():
-        table, _, method = name.split("/")
-        if method in methods:
-            found.setdefault(table, {}).setdefault(method, []).append(run[measure])
+def means(
+    record: Record, measure: str, tables: Sequence[str] = TABLES, methods: Sequence[str] = QUICK
+) -> dict[str, dict[str, float]]:
+    """By table and method, the mean over seeds; only tables that all `methods` were run on."""
+    found = all_means(record, measure)
     return {
-        table: {method: float(np.mean(found[table][method])) for method in methods}
-        for table in TABLES
-        if table in found and found[table].keys() >= set(methods)
+        table: {method: found[table][method] for method in methods}
+        for table in tables
+        if found.get(table, {}).keys() >= set(methods)
     }
 
 
-def methods_of(record: Record) -> list[str]:
-    """The methods with runs, in the order of the benchmark."""
-    known = {name.split("/")[2] for name in record["runs"]}
-    return [method for method in METHODS if method in known and method != SLOW]
+def all_means(record: Record, measure: str) -> dict[str, dict[str, float]]:
+    """By table and method, the mean over seeds of what there is."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, run in record["runs"].items():
+        table, _, method = name.split("/")
+        found.setdefault(table, {}).setdefault(method, []).append(run[measure])
+    return {
+        table: {method: float(np.mean(values)) for method, values in row.items()}
+        for table, row in found.items()
+    }
 
 
-def mean_ranks(record: Record, measure: str) -> dict[str, float]:
+def mean_ranks(
+    record: Record, measure: str, tables: Sequence[str] = TABLES, methods: Sequence[str] = QUICK
+) -> dict[str, float]:
     """Mean over tables of the rank of each method; 1 has the lowest value."""
-    methods = methods_of(record)
-    values = [[row[method] for method in methods] for row in means(record, measure).values()]
-    ranks = rankdata(values, axis=1).mean(axis=0)
+    rows = means(record, measure, tables, methods).values()
+    ranks = rankdata([[row[method] for method in methods] for row in rows], axis=1).mean(axis=0)
     return dict(zip(methods, map(float, ranks), strict=True))
 
 
-def summary_rows(record: Record) -> tuple[list[str], list[list[str]]]:
+def summary_rows(
+    record: Record, tables: Sequence[str] = TABLES, methods: Sequence[str] = QUICK
+) -> tuple[list[str], list[list[str]]]:
     """Header and rows: for each method, means over the tables."""
     digits = {"accuracy": 4, "log loss": 4, "ece": 4, "fit seconds": 1, "predict seconds": 2}
-    ranks = mean_ranks(record, "log loss")
-    columns = {measure: means(record, measure) for measure in digits}
+    ranks = mean_ranks(record, "log loss", tables, methods)
+    columns = {measure: means(record, measure, tables, methods) for measure in digits}
     rows = []
-    for method in methods_of(record):
+    for method in methods:
         cells = [
             f"{mean_of([row[method] for row in columns[measure].values()]):.{places}f}"
             for measure, places in digits.items()
@@ -269,25 +263,37 @@ def summary_rows(record: Record) -> tuple[list[str], list[list[str]]]:
 
 def table_rows(record: Record, measure: str) -> tuple[list[str], list[list[str]]]:
     """Header and rows: for each table, the mean over seeds of each method."""
-    methods = methods_of(record)
+    found = all_means(record, measure)
     rows = [
-        [table, *(f"{row[method]:.3f}" for method in methods)]
-        for table, row in means(record, measure).items()
+        [table, *(f"{found[table][m]:.3f}" if m in found[table] else "-" for m in QUICK)]
+        for table in TABLES
+        if table in found
     ]
-    return ["table", *methods], rows
+    return ["table", *QUICK], rows
+
+
+def parts(record: Record) -> Iterator[tuple[str, tuple[list[str], list[list[str]]]]]:
+    """Each table of the page with its title; of what the record has."""
+    ten = [f"{table}, {ROWS_OF_LARGE} rows" for table in LARGE]
+    for title, tables, methods in (
+        ("Means over tables, at most 3000 training rows", TABLES, QUICK),
+        ("Means over large tables, 10,000 training rows, one seed", ten, LARGE_METHODS),
+        ("Means over small tables, with BNN, one seed of it", SMALL, tuple(METHODS)),
+    ):
+        if n_tables := len(means(record, "accuracy", tables, methods)):
+            yield f"{title} ({n_tables} tables)", summary_rows(record, tables, methods)
+    for measure in ("Accuracy", "Log loss"):
+        yield measure, table_rows(record, measure.lower())
 
 
 def show(record: Record) -> None:
     """Print the record as tables."""
-    console = Console()
-    console.print(rich_table("means over tables", *summary_rows(record)))
-    for measure in ("accuracy", "log loss"):
-        console.print(rich_table(measure, *table_rows(record, measure)))
+    console = Console(width=130)
+    for title, (header, rows) in parts(record):
+        console.print(rich_table(title, header, rows))
 
 
 def markdown(record: Record) -> str:
     """The record as Markdown."""
-    parts = [markdown_table(*summary_rows(record))]
-    for measure in ("Accuracy", "Log loss"):
-        parts.append(f"{measure}:\n\n{markdown_table(*table_rows(record, measure.lower()))}")
-    return "\n\n".join(parts) + "\n"
+    tables = (f"{title}:\n\n{markdown_table(*content)}" for title, content in parts(record))
+    return "\n\n".join(tables) + "\n"

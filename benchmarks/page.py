@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import accidents, bounds, explanations, fit_time, wide
+from benchmarks import ablations, accidents, accuracy, bounds, explanations, fit_time, ood, wide
 from benchmarks.record import Record
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -21,7 +21,9 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
         "wide": wide.markdown,
         "bounds": bounds.markdown,
     },
-    "accuracy.md": {"fit_time": fit_time.markdown},
+    "accuracy.md": {"accuracy": accuracy.markdown, "fit_time": fit_time.markdown},
+    "comparison.md": {"ood": ood.markdown},
+    "defaults.md": {"ablations": ablations.markdown},
 }
 
 

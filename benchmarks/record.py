@@ -1,11 +1,9 @@
-"""A record of runs that grows by one entry at a time, so that an interrupted benchmark resumes."""
+"""Records of benchmarks, and the tables that are made of them."""
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -15,47 +13,24 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from bacoun.atomic import atomic_write
-
-Record = dict[str, Any]
+from bacoun.comparison import record
+from bacoun.comparison.record import Record
 
 
 def resume(
     path: Path, tasks: Mapping[str, Callable[[], dict[str, Any]]], libraries: tuple[str, ...]
 ) -> Record:
-    """Run the tasks that the record at `path` lacks, and save it after each.
-
-    Parameters
-    ----------
-    path : Path
-        JSON file; made if missing.
-    tasks : dict
-        From the name of a run to a function that returns its numbers.
-    libraries : tuple of str
-        Packages whose versions are recorded.
-
-    Returns
-    -------
-    dict
-        "command", "versions", and "runs" by name.
-    """
-    record: Record = {
+    """Run the tasks that the record at `path` lacks; a new one names the versions of libraries."""
+    versions = {name: version(name) for name in libraries}
+    facts = {
         "command": f"python -m benchmarks {path.stem}",
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in libraries},
-        "runs": {},
+        "versions": {"python": platform.python_version()} | versions,
     }
-    if path.exists():
-        record = json.loads(path.read_text())
-    for name, task in tasks.items():
-        if name not in record["runs"]:
-            print(f"measuring {name}", file=sys.stderr, flush=True)
-            started = time.perf_counter()
-            found = task()
-            record["runs"][name] = found | {"seconds": round(time.perf_counter() - started, 1)}
-            with atomic_write(path) as file:
-                file.write(as_text(record).encode())
-    return record
+    return record.resume(path, tasks, facts, on_run=_say)
+
+
+def _say(name: str, done: int, planned: int) -> None:
+    print(f"measuring {name} ({done} of {planned} done)", file=sys.stderr, flush=True)
 
 
 def tasks(
@@ -64,14 +39,6 @@ def tasks(
     """One task "table/seed" for each table and seed, all tables of a seed first."""
     pairs = [(table, seed) for seed in seeds for table in tables]
     return {f"{table}/{seed}": partial(measure, table, seed) for table, seed in pairs}
-
-
-def as_text(record: Record) -> str:
-    """The record as JSON with one line for each run, so that a new run is one new line."""
-    lines = [f"{json.dumps(name)}: {json.dumps(run)}" for name, run in record["runs"].items()]
-    runs = "{\n  " + ",\n  ".join(lines) + "\n }"
-    parts = {name: json.dumps(value) for name, value in record.items()} | {"runs": runs}
-    return "{\n " + ",\n ".join(f'"{name}": {text}' for name, text in parts.items()) + "\n}\n"
 
 
 def mean_of(values: list[float | None]) -> float | None:

@@ -58,5 +58,7 @@ def test_ranks_count_only_tables_that_all_methods_were_run_on():
             "pima/0/bacoun": run(0.9),
         }
     }
-    assert accuracy.means(record, "log loss") == {"iris": {"bacoun": 0.2, "forest": 0.4}}
-    assert accuracy.mean_ranks(record, "log loss") == {"bacoun": 1.0, "forest": 2.0}
+    two = ("bacoun", "forest")
+    found = accuracy.means(record, "log loss", methods=two)
+    assert found == {"iris": {"bacoun": 0.2, "forest": 0.4}}
+    assert accuracy.mean_ranks(record, "log loss", methods=two) == {"bacoun": 1.0, "forest": 2.0}

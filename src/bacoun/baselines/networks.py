@@ -1,19 +1,22 @@
-"""Shared by the baselines: common settings, and classifiers whose draws are whole networks."""
+"""Shared by the baselines: common settings, and classifiers of many networks or of one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Generator, Tensor, nn
 
 from bacoun.base import CHUNK, BayesianClassifier, Evaluation, evaluation_of
+from bacoun.features.learned import default_epochs
 from bacoun.features.networks import KINDS as BODIES
-from bacoun.randomness import RandomState
+from bacoun.randomness import RandomState, as_generator, threads_for
+from bacoun.training import History, mean_log_loss, train
 from bacoun.uncertainty import Uncertainty
 
 Network = Callable[[Tensor], Tensor]
@@ -100,6 +103,72 @@ class NetworkDraws(Baseline):
         for network in self._networks():
             logits = torch.cat([_without_gradient(network, chunk) for chunk in prepared])
             yield logits[: len(table)].double().softmax(dim=1)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SingleNetwork(Baseline):
+    """A classifier with one network for rows of numbers, and an OOD score of its own.
+
+    A subclass calls `_prepared` and `_new_network` in `fit`, and implements `_samples` and
+    `_unfamiliarity`. Images are flattened.
+    """
+
+    epochs: int | None = None
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+
+    def _prepared(self, X: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor, Generator]:
+        """Training points (N, D), labels (N,) and the source of randomness."""
+        self._check_counts("batch_size", *([] if self.epochs is None else ["epochs"]))
+        points, labels = self._validated(X, y)
+        return points.flatten(1), labels, as_generator(self.random_state)
+
+    def _new_network(self, body: nn.Module, n_features: int, bias: bool = True) -> None:
+        """Set `module_`: the body, from points (n, D) to features (n, L), and a linear head."""
+        head = nn.Linear(n_features, len(self.classes_), bias=bias)
+        self.module_ = nn.Sequential(body, head).to(self.device)
+
+    def _train(
+        self,
+        module: nn.Module,
+        loss: Callable[..., Tensor],
+        data: Sequence[Tensor],
+        **settings: Any,
+    ) -> History:
+        """Call `train` with the settings of this classifier, unless others are given."""
+        own = {
+            "epochs": self.epochs or default_epochs(len(data[0]), self.batch_size),
+            "batch_size": self.batch_size,
+            "learning_rate": self.learning_rate,
+        }
+        n_weights = sum(weight.numel() for weight in module.parameters())
+        with threads_for(self.batch_size * n_weights):
+            return train(module, loss, data, **own | settings)
+
+    def _log_loss(self, batch: Tensor, targets: Tensor) -> Tensor:
+        return mean_log_loss(self.module_(batch), targets)
+
+    @torch.no_grad()
+    def _features_and_logits(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (n, L) and logits (n, K); double, as densities magnify rounding errors."""
+        body, head = self.module_
+        features = body(points.flatten(1).double())
+        return features, head(features)
+
+    def _unfamiliarity(self, points: Tensor) -> Tensor:
+        """OOD score (n,) of standardized points."""
+        raise NotImplementedError
+
+    def ood_score(self, X: ArrayLike) -> np.ndarray:
+        """How unfamiliar (N,) each row is, by the method's own score; larger is less familiar."""
+        (score,) = self._score(X, lambda points: (self._unfamiliarity(points),))
+        return score
+
+    def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
+        chunks = points.split(CHUNK)
+        means, entropies = zip(*map(self._moments, chunks), strict=True)
+        score = torch.cat([self._unfamiliarity(chunk) for chunk in chunks])
+        return evaluation_of(torch.cat(means), torch.cat(entropies), score)
 
 
 @torch.no_grad()

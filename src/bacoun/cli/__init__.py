@@ -9,13 +9,14 @@ from collections.abc import Sequence
 import typer
 
 from bacoun.cli.check import check
+from bacoun.cli.compare import compare
 from bacoun.cli.export import export
 from bacoun.cli.fit import fit
 from bacoun.cli.predict import predict
 from bacoun.cli.report import report
 
 app = typer.Typer(name="bacoun", rich_markup_mode="markdown", pretty_exceptions_enable=False)
-for command in (fit, predict, check, report, export):
+for command in (fit, predict, check, report, compare, export):
     app.command()(command)
 
 # The click module that typer uses has changed its name; this is its UsageError under any name.

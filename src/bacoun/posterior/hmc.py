@@ -81,7 +81,7 @@ class HMC(ReducedHead):
     ) -> tuple[Tensor, dict[str, Any]]:
         target = posterior.to(torch.float32)
         n_chains, n_warmup, n_iterations = self._sizes(len(posterior.features) * mode.numel())
-        # The number of blocks may depend on the problem, but not on the machine: rounding errors do.
+        # Rounding errors depend on the number of blocks, so it must not depend on the machine.
         n_blocks = _N_BLOCKS if is_worth_threads(target.features.numel() * mode.numel()) else 1
         n_done, planned = 0, n_warmup + n_iterations
         whitening = whiten(posterior, mode[:, :, None]).to(torch.float32)

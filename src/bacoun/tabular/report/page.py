@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from bacoun.atomic import atomic_write
 from bacoun.tabular.report import figures, measures
@@ -27,12 +27,15 @@ from bacoun.tabular.report.reasons import reasons
 
 def render_page(data: ReportData) -> str:
     """The page as text."""
-    css, js = _resource("page.css"), _resource("page.js")
-    # The browser runs this style and this script only, even if something else got into the page.
-    policy = f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(js)}"
-    page = _environment().get_template("page.html.j2")
+    css, js = resource("page.css"), resource("page.js")
+    page = environment("bacoun.tabular.report").get_template("page.html.j2")
     return page.render(
-        data=data, css=css, js=js, policy=policy, version=version("bacoun"), **_views(data)
+        data=data,
+        css=css,
+        js=js,
+        policy=content_policy(css, js),
+        version=version("bacoun"),
+        **_views(data),
     )
 
 
@@ -82,20 +85,30 @@ def check_free(path: Path, *, overwrite: bool) -> None:
         )
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("bacoun.tabular.report"),
+def environment(*packages: str) -> Environment:
+    """Templates of one or more packages, with the filters that all pages share."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(FILTERS)
-    return environment
+    made.filters.update(FILTERS)
+    return made
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """The text of a file beside this one."""
     return files("bacoun.tabular.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def content_policy(css: str, js: str) -> str:
+    """A policy by which the browser runs this style and this script only.
+
+    Even if something else got into the page.
+    """
+    return f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(js)}"
 
 
 def _hash(text: str) -> str:

@@ -1,0 +1,119 @@
+"""DDU: the density of a network's features, by one Gaussian for each class.
+
+Mukhoti et al. (2023), "Deep Deterministic Uncertainty: A New Simple Baseline".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.distributions import MultivariateNormal
+
+from bacoun.baselines.residual import ResidualClassifier
+from bacoun.randomness import seeded
+
+# Added to the diagonal of covariances, the first that is enough: classes with fewer rows than
+# features have singular ones.
+_JITTERS = (0.0, *(10.0**exponent for exponent in range(-12, 1)))
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class DDU(ResidualClassifier):
+    """A softmax for the classes, and the density of the features for what is unfamiliar.
+
+    The features are those of a residual network that keeps distances. There is a single draw, so
+    epistemic uncertainty is 0 and aleatoric uncertainty the softmax's entropy. The OOD score is
+    minus the log density of the features.
+
+    Parameters
+    ----------
+    width : int
+        Units in each layer of the residual network, and number L of features.
+    n_layers : int
+        Residual layers.
+    spectral_bound : float
+        Largest spectral norm of the weights of a layer; below 1, no layer merges points.
+    dropout : float
+        Dropout rate in residual layers, in training.
+    epochs : int, optional
+        Passes over the data, at most. None: about 3000 steps, in 10 to 500 epochs.
+    batch_size : int
+        Rows in a mini-batch.
+    learning_rate : float
+        Step size of Adam.
+    patience : int, optional
+        Stop early once the log loss of a held-out tenth of the points has not improved for this
+        many epochs. None: train on all points for all epochs.
+    standardize : bool
+        Scale each input, or each channel of images, to zero mean and unit variance.
+    random_state : int, RandomState, Generator or None
+        Seed of the fit. Global random streams are not touched.
+    verbose : bool
+        Show progress bars on stderr.
+    device : str
+        Torch device of the model, such as "cpu".
+
+    Attributes
+    ----------
+    module_ : torch.nn.Sequential
+        The residual network, from points (n, D) to features (n, L), and the linear classifier.
+    log_prior_ : Tensor of shape (K,)
+        Log of the share of each class.
+    center_, root_ : Tensor of shape (K, L) and (K, L, L)
+        Mean of each class's features, and Cholesky factor of their covariance.
+    jitter_ : float
+        Added to the variances, as little as makes all covariances positive definite.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+        points, labels, generator = self._prepared(X, y)
+        with seeded(generator):
+            self._new_network(self._residual_network(points.shape[1]), self.width)
+        self._train_network(self._log_loss, points, labels, generator)
+        features, _ = self._features_and_logits(points)
+        self._fit_gaussians([features[labels == k] for k in range(len(self.classes_))])
+        return self
+
+    def _fit_gaussians(self, clouds: list[Tensor]) -> None:
+        """One Gaussian for each cloud of features (n, L)."""
+        sizes = torch.tensor([len(cloud) for cloud in clouds]).to(clouds[0])
+        self.log_prior_ = (sizes / sizes.sum()).log()
+        self.center_ = torch.stack([cloud.mean(dim=0) for cloud in clouds])
+        offsets = [cloud - center for cloud, center in zip(clouds, self.center_, strict=True)]
+        covariances = torch.stack([each.T @ each / max(len(each) - 1, 1) for each in offsets])
+        self.jitter_, self.root_ = jittered_cholesky(covariances)
+
+    def _log_density(self, features: Tensor) -> Tensor:
+        """Log density (n,) of features (n, L) under the mixture of the classes' Gaussians."""
+        gaussians = MultivariateNormal(self.center_, scale_tril=self.root_, validate_args=False)
+        log_likelihood: Tensor = gaussians.log_prob(features[:, None])
+        return (self.log_prior_ + log_likelihood).logsumexp(dim=1)
+
+    def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
+        return self._features_and_logits(points)[1].softmax(dim=1)[None]
+
+    def _unfamiliarity(self, points: Tensor) -> Tensor:
+        return -self._log_density(self._features_and_logits(points)[0])
+
+
+def jittered_cholesky(covariances: Tensor) -> tuple[float, Tensor]:
+    """The least jitter that makes covariances (K, L, L) positive definite, and their factors.
+
+    They have to be so in single precision, in which the network was trained: smaller variances are
+    rounding errors.
+    """
+    eye = torch.eye(covariances.shape[-1]).to(covariances)
+    for jitter in _JITTERS:
+        roots, failed = torch.linalg.cholesky_ex(covariances + jitter * eye)
+        _, rounded = torch.linalg.cholesky_ex((covariances + jitter * eye).float())
+        if not (failed | rounded).any():
+            return jitter, roots
+    raise ValueError(
+        f"the features must have finite covariances; a jitter of {_JITTERS[-1]} was not enough. "
+        "Lower the learning rate."
+    )

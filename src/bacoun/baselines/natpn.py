@@ -1,0 +1,234 @@
+"""NatPN: a Dirichlet posterior for each point, with as much evidence as a flow finds near it.
+
+Charpentier et al. (2022), "Natural Posterior Network".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from numpy.typing import ArrayLike
+from scipy.special import gammaincinv
+from torch import Tensor, nn
+from torch.distributions import Dirichlet
+from torch.nn.functional import softplus
+
+from bacoun.baselines.networks import SingleNetwork
+from bacoun.features.networks import perceptron
+from bacoun.progress import progress_bars
+from bacoun.randomness import seeded
+
+_LARGEST_LOG_EVIDENCE = 30.0  # in absolute value, so that a Dirichlet stays within numbers
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class NatPN(SingleNetwork):
+    """One network gives each point a Dirichlet: a flat prior, plus evidence for its classes.
+
+    The evidence is the density of the point's latent position under a radial flow. Far from the
+    data it vanishes, and predictions return to the prior. Probabilities and uncertainty are exact
+    moments of the Dirichlet; only `predict_proba_samples` draws from it. The OOD score is minus the
+    log evidence.
+
+    Parameters
+    ----------
+    hidden : sequence of int
+        Widths of the dense layers before the latent one.
+    n_latent : int
+        Dimension H of the latent space, which is batch-normalized.
+    n_flow_layers : int
+        Layers of the radial flow on the latent space.
+    entropy_weight : float
+        Weight of the Dirichlet's entropy, which the loss rewards.
+    warmup_epochs : int
+        Epochs in which the flow alone is trained, before all is trained together.
+    n_draws : int
+        Number S of draws.
+    epochs : int, optional
+        Passes over the data, at most: for the network, and again for the flow, which is trained
+        further at the end. None: about 3000 steps, in 10 to 500 epochs.
+    batch_size : int
+        Rows in a mini-batch, at least 3.
+    learning_rate : float
+        Step size of Adam.
+    patience : int, optional
+        Stop early once the loss of a held-out tenth of the points has not improved for this many
+        epochs. None: train on all points for all epochs.
+    standardize : bool
+        Scale each input, or each channel of images, to zero mean and unit variance.
+    random_state : int, RandomState, Generator or None
+        Seed of the fit. Global random streams are not touched.
+    verbose : bool
+        Show progress bars on stderr.
+    device : str
+        Torch device of the model, such as "cpu".
+
+    Attributes
+    ----------
+    module_ : torch.nn.Sequential
+        The encoder, from points (n, D) to latent positions (n, H), and the linear classifier.
+    flow_ : RadialFlow
+        Density of latent positions.
+    """
+
+    hidden: Sequence[int] = (64, 64, 64)
+    n_latent: int = 16
+    n_flow_layers: int = 8
+    entropy_weight: float = 1e-5
+    warmup_epochs: int = 3
+    n_draws: int = 200
+    patience: int | None = 20
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+        self._check_counts("n_latent", "n_flow_layers", "n_draws")
+        points, labels, generator = self._prepared(X, y)
+        if self.batch_size < 3:
+            raise ValueError(
+                f"batch_size must be at least 3, for batch normalization; got {self.batch_size}."
+            )
+        with seeded(generator):
+            self._new_network(self._encoder(points.shape[1]), self.n_latent)
+            self.flow_ = RadialFlow(self.n_latent, self.n_flow_layers).to(self.device)
+        together = nn.ModuleList([self.module_, self.flow_])
+        with progress_bars(self.verbose) as bar_for:
+            self._train_flow(
+                self._encoded(points),
+                generator,
+                epochs=self.warmup_epochs,
+                on_epoch=bar_for("warm-up"),
+            )
+            history = self._train(
+                together,
+                self._bayesian_loss,
+                [points, labels],
+                patience=self.patience,
+                generator=generator,
+                on_epoch=bar_for("network"),
+            )
+            is_new = torch.zeros(len(points), dtype=torch.bool)
+            is_new[history.held_out_rows] = True
+            latents = self._encoded(points)
+            self._train_flow(
+                latents[~is_new],
+                generator,
+                patience=self.patience if is_new.any() else None,
+                held_out=[latents[is_new]],
+                on_epoch=bar_for("flow"),
+            )
+        together.double()
+        # Quantiles of the draws, the same for all rows, so that draws are smooth in the inputs.
+        shape = (self.n_draws, 1, len(self.classes_))
+        self.levels_ = torch.rand(shape, generator=generator, dtype=torch.float64)
+        return self
+
+    def _encoder(self, n_inputs: int) -> nn.Sequential:
+        layers = perceptron(n_inputs, self.hidden, 0.0)
+        width = [n_inputs, *self.hidden][-1]
+        return nn.Sequential(
+            *layers, nn.Linear(width, self.n_latent), nn.BatchNorm1d(self.n_latent)
+        )
+
+    @torch.no_grad()
+    def _encoded(self, points: Tensor) -> Tensor:
+        latents: Tensor = self.module_[0](points)
+        return latents
+
+    def _train_flow(self, latents: Tensor, generator: torch.Generator, **settings: Any) -> None:
+        """Maximize the likelihood of latent positions (N, H), with the encoder as it is."""
+        self._train(
+            self.flow_,
+            lambda batch: -self.flow_.log_prob(batch).mean(),
+            [latents],
+            generator=generator,
+            **settings,
+        )
+
+    def _bayesian_loss(self, batch: Tensor, targets: Tensor) -> Tensor:
+        """Log loss, expected under the Dirichlet, minus a small reward for entropy."""
+        latents = self.module_[0](batch)
+        alpha = self._concentration(self.module_[1](latents), self._log_evidence(latents))
+        true = alpha.gather(1, targets[:, None]).squeeze(1)
+        log_loss = alpha.sum(dim=1).digamma() - true.digamma()
+        entropy = Dirichlet(alpha, validate_args=False).entropy()
+        return (log_loss - self.entropy_weight * entropy).mean()
+
+    def _log_evidence(self, latents: Tensor) -> Tensor:
+        """Log of the number (n,) of observations that a point is worth."""
+        return self.flow_.log_prob(latents) + self.n_latent / 2 * math.log(4 * math.pi)
+
+    def _concentration(self, logits: Tensor, log_evidence: Tensor) -> Tensor:
+        """Parameters (n, K) of the Dirichlet: 1 each, plus the evidence for each class."""
+        limit = _LARGEST_LOG_EVIDENCE
+        evidence = log_evidence.double().clamp(-limit, limit).exp()
+        return 1 + evidence[:, None] * logits.double().softmax(dim=1)
+
+    @torch.no_grad()
+    def _posterior(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Parameters (n, K) of the Dirichlet, and log evidence (n,), of standardized points."""
+        latents, logits = self._features_and_logits(points)
+        log_evidence = self._log_evidence(latents)
+        return self._concentration(logits, log_evidence), log_evidence
+
+    def _moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        return dirichlet_moments(self._posterior(points)[0])
+
+    def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
+        alpha, _ = self._posterior(points)
+        gammas = torch.from_numpy(gammaincinv(alpha.cpu().numpy(), self.levels_.numpy()))
+        return (gammas / gammas.sum(dim=2, keepdim=True)).to(self.device)
+
+    def _unfamiliarity(self, points: Tensor) -> Tensor:
+        return -self._posterior(points)[1]
+
+
+def dirichlet_moments(alpha: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (n, K) of Dirichlets with parameters (n, K), and mean entropy (n,) of their draws."""
+    total = alpha.sum(dim=1, keepdim=True)
+    mean = alpha / total
+    return mean, (mean * ((total + 1).digamma() - (alpha + 1).digamma())).sum(dim=1)
+
+
+class RadialFlow(nn.Module):
+    """A standard normal density, contracted or expanded around one center after another.
+
+    Parameters
+    ----------
+    dimension : int
+        Dimension H of the space.
+    n_layers : int
+        Number of centers.
+    """
+
+    def __init__(self, dimension: int, n_layers: int) -> None:
+        super().__init__()
+        limit = dimension**-0.5
+        self.centers = nn.Parameter(torch.empty(n_layers, dimension).uniform_(-limit, limit))
+        self.alphas = nn.Parameter(torch.empty(n_layers).uniform_(-limit, limit))
+        self.betas = nn.Parameter(torch.empty(n_layers).uniform_(-limit, limit))
+
+    def forward(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Image (n, H) of points (n, H), and log determinant (n,) of the Jacobian."""
+        across, along = [], []
+        alphas = softplus(self.alphas)
+        betas = softplus(self.betas) - alphas  # above -alpha, where the map is invertible
+        for center, alpha, beta in zip(self.centers, alphas, betas, strict=True):
+            offset = points - center
+            nearness = 1 / (alpha + offset.norm(dim=1))
+            stretch = beta * nearness
+            points = points + stretch[:, None] * offset
+            across.append(stretch)
+            along.append(stretch * alpha * nearness)
+        # By how much each layer stretches distances, in H - 1 directions and along the radius.
+        log_across, log_along = (torch.stack(each).log1p().sum(dim=0) for each in (across, along))
+        return points, (points.shape[1] - 1) * log_across + log_along
+
+    def log_prob(self, points: Tensor) -> Tensor:
+        """Log density (n,) of points (n, H)."""
+        latents, log_det = self(points)
+        base = -(latents.square().sum(dim=1) + points.shape[1] * math.log(2 * math.pi)) / 2
+        return base + log_det

@@ -1,0 +1,128 @@
+"""Shared by SNGP and DDU: a residual network that keeps distances, by spectral normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import linear, normalize, relu
+
+from bacoun.baselines.networks import SingleNetwork
+from bacoun.features.networks import Dropout
+from bacoun.progress import progress_bars
+
+_FIRST_ITERATIONS = 15  # of the power method; each training step adds one
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class ResidualClassifier(SingleNetwork):
+    """Settings and training of a classifier on a residual network."""
+
+    width: int = 128
+    n_layers: int = 6
+    spectral_bound: float = 0.9
+    dropout: float = 0.1
+    patience: int | None = 20
+
+    def _residual_network(self, n_inputs: int) -> ResidualNetwork:
+        self._check_counts("width", "n_layers")
+        if not self.spectral_bound > 0:
+            raise ValueError(f"spectral_bound must be positive; got {self.spectral_bound!r}.")
+        return ResidualNetwork(
+            n_inputs, self.width, self.n_layers, self.spectral_bound, self.dropout
+        )
+
+    def _train_network(
+        self,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        points: Tensor,
+        labels: Tensor,
+        generator: Generator,
+    ) -> None:
+        """Minimize the loss of points (N, D) and labels (N,); the bounds are exact afterwards."""
+        with progress_bars(self.verbose) as bar_for:
+            self._train(
+                self.module_,
+                loss,
+                [points, labels],
+                patience=self.patience,
+                held_out_loss=self._log_loss,
+                generator=generator,
+                on_epoch=bar_for("network"),
+            )
+        for layer in self.module_.double().modules():
+            if isinstance(layer, BoundedLinear):
+                layer.settle()
+
+
+class ResidualNetwork(nn.Module):
+    """A random projection, then layers h + relu(W h + b), where W has a bounded spectral norm.
+
+    With a bound below 1, a layer neither merges points nor moves them far apart: it multiplies
+    distances by a factor between 1 - bound and 1 + bound.
+
+    Parameters
+    ----------
+    n_inputs : int
+        Number D of inputs.
+    width : int
+        Number L of outputs, and of units in each layer.
+    n_layers : int
+        Residual layers.
+    bound : float
+        Largest spectral norm of the weights of a layer.
+    dropout : float
+        Rate at which the residuals' units are dropped in training.
+    """
+
+    def __init__(
+        self, n_inputs: int, width: int, n_layers: int, bound: float, dropout: float
+    ) -> None:
+        super().__init__()
+        self.projection: Tensor
+        # Not trained, and scaled so that it keeps distances on average.
+        self.register_buffer("projection", torch.randn(n_inputs, width) / width**0.5)
+        self.layers = nn.ModuleList(BoundedLinear(width, bound) for _ in range(n_layers))
+        self.dropout = Dropout(dropout)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """Features (n, L) of points (n, D)."""
+        hidden = points @ self.projection
+        for layer in self.layers:
+            hidden = hidden + self.dropout(relu(layer(hidden)))
+        return hidden
+
+
+class BoundedLinear(nn.Linear):
+    """A dense layer whose weights are scaled down to a spectral norm of at most `bound`."""
+
+    def __init__(self, width: int, bound: float) -> None:
+        super().__init__(width, width)
+        self.bound = bound
+        self.left: Tensor
+        self.right: Tensor
+        self.register_buffer("left", normalize(torch.randn(width), dim=0))
+        self.register_buffer("right", torch.zeros(width))
+        for _ in range(_FIRST_ITERATIONS):
+            self._iterate()
+
+    @torch.no_grad()
+    def _iterate(self) -> None:
+        """One step of the power method towards the first singular vectors."""
+        self.right = normalize(self.left @ self.weight, dim=0)
+        self.left = normalize(self.weight @ self.right, dim=0)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The layer's outputs (n, L), before the activation."""
+        if self.training:
+            self._iterate()
+        norm = self.left @ self.weight @ self.right
+        return linear(hidden, self.weight * (self.bound / norm.clamp(min=self.bound)), self.bias)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Scale the weights themselves, by their exact norm, which the power method approaches."""
+        norm = torch.linalg.matrix_norm(self.weight, ord=2)
+        self.weight.mul_(self.bound / norm.clamp(min=self.bound))

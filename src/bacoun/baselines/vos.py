@@ -1,0 +1,206 @@
+"""VOS: a network that learns to tell data from virtual outliers in its feature space.
+
+Du et al. (2022), "VOS: Learning What You Don't Know by Virtual Outlier Synthesis".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from numpy.typing import ArrayLike
+from scipy.special import gammainccinv
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, normalize
+
+from bacoun.baselines.networks import SingleNetwork
+from bacoun.features.learned import default_epochs
+from bacoun.features.networks import perceptron
+from bacoun.progress import progress_bars
+from bacoun.randomness import seeded
+from bacoun.training import mean_log_loss
+
+_JITTER = 1e-4  # added to the features' variances, as in the paper's code
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class VOS(SingleNetwork):
+    """One network; in the later epochs a logistic learns its energy, low for data, high elsewhere.
+
+    Virtual outliers are unlikely draws from one Gaussian for each class, fitted to the latest
+    features of the class, with a common covariance. There is a single draw of the probabilities, so
+    epistemic uncertainty is 0. The OOD score is the logistic's log-odds of outliers against data.
+
+    Parameters
+    ----------
+    hidden : sequence of int
+        Widths of the dense layers; the last is the number L of features.
+    queue_size : int
+        Features of each class that the Gaussians are fitted to; smaller classes have fewer.
+    n_candidates : int
+        A virtual outlier is the least likely of so many draws from its class's Gaussian.
+    outlier_weight : float
+        Weight of the logistic's loss; that of the classes has weight 1.
+    outlier_start : float
+        Share of the epochs after which outliers are drawn.
+    weight_decay : float
+        Weight decay: half of it times the squared weights is added to the mean loss.
+    epochs : int, optional
+        Passes over the data. None: about 3000 steps, in 10 to 500 epochs.
+    batch_size : int
+        Rows in a mini-batch.
+    learning_rate : float
+        Step size of Adam.
+    standardize : bool
+        Scale each input, or each channel of images, to zero mean and unit variance.
+    random_state : int, RandomState, Generator or None
+        Seed of the fit. Global random streams are not touched.
+    verbose : bool
+        Show progress bars on stderr.
+    device : str
+        Torch device of the model, such as "cpu".
+
+    Attributes
+    ----------
+    module_ : torch.nn.Sequential
+        The body, from points (n, D) to features (n, L), and the linear classifier.
+    logistic_ : torch.nn.Linear
+        From the negative energy of a point to the log-odds of data against outliers.
+    """
+
+    hidden: Sequence[int] = (64, 64, 64)
+    queue_size: int = 1000
+    n_candidates: int = 10_000
+    outlier_weight: float = 0.1
+    outlier_start: float = 0.4
+    weight_decay: float = 5e-4
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+        self._check_counts("queue_size", "n_candidates")
+        if not 0 <= self.outlier_start <= 1:
+            raise ValueError(
+                f"outlier_start must satisfy 0 <= outlier_start <= 1; got {self.outlier_start!r}."
+            )
+        points, labels, generator = self._prepared(X, y)
+        with seeded(generator):
+            body = perceptron(points.shape[1], self.hidden, 0.0)
+            self._new_network(body, [points.shape[1], *self.hidden][-1])
+            self.logistic_ = nn.Linear(1, 1).to(self.device)
+        nn.init.ones_(self.logistic_.weight)
+        nn.init.zeros_(self.logistic_.bias)
+        epochs = self.epochs or default_epochs(len(points), self.batch_size)
+        before = round(self.outlier_start * epochs)
+        common = {"l2": self.weight_decay * len(points), "generator": generator}
+        with progress_bars(self.verbose) as bar_for:
+            data = [points, labels]
+            self._train(
+                self.module_,
+                self._log_loss,
+                data,
+                epochs=before,
+                on_epoch=bar_for("network"),
+                **common,
+            )
+            self._train(
+                nn.ModuleList([self.module_, self.logistic_]),
+                self._loss_with_outliers(*data),
+                data,
+                epochs=epochs - before,
+                on_epoch=bar_for("outliers"),
+                **common,
+            )
+        self.module_.double()
+        self.logistic_.double()
+        return self
+
+    def _loss_with_outliers(
+        self, points: Tensor, labels: Tensor
+    ) -> Callable[[Tensor, Tensor], Tensor]:
+        """The loss of a mini-batch, which also keeps the queue of features."""
+        body, head = self.module_
+        features, n_classes = body(points).detach(), len(self.classes_)
+        queue = FeatureQueue([features[labels == k] for k in range(n_classes)], self.queue_size)
+
+        def loss(batch: Tensor, targets: Tensor) -> Tensor:
+            features = body(batch)
+            logits = head(features)
+            queue.push(features.detach(), targets)
+            outliers = virtual_outliers(*queue.gaussians(), self.n_candidates)
+            log_odds = self._log_odds(torch.cat([logits, head(outliers)]))
+            is_data = (torch.arange(len(log_odds)) < len(batch)).to(log_odds)
+            of_outliers = binary_cross_entropy_with_logits(log_odds, is_data)
+            return mean_log_loss(logits, targets) + self.outlier_weight * of_outliers
+
+        return loss
+
+    def _log_odds(self, logits: Tensor) -> Tensor:
+        """Log-odds (n,) of data against outliers, from the negative energy of logits (n, K)."""
+        log_odds: Tensor = self.logistic_(logits.logsumexp(dim=1, keepdim=True))
+        return log_odds.squeeze(1)
+
+    def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
+        return self._features_and_logits(points)[1].softmax(dim=1)[None]
+
+    @torch.no_grad()
+    def _unfamiliarity(self, points: Tensor) -> Tensor:
+        return -self._log_odds(self._features_and_logits(points)[1])
+
+
+class FeatureQueue:
+    """The latest features of each class.
+
+    Parameters
+    ----------
+    clouds : list of Tensor of shape (n, L)
+        The first features of each class.
+    size : int
+        Features to keep of each class, at most as many as there are at first.
+    """
+
+    def __init__(self, clouds: list[Tensor], size: int) -> None:
+        self.clouds = [cloud[-size:] for cloud in clouds]
+
+    def push(self, features: Tensor, labels: Tensor) -> None:
+        """Add features (n, L) of the given classes (n,), and drop the oldest."""
+        for k, cloud in enumerate(self.clouds):
+            self.clouds[k] = torch.cat([cloud, features[labels == k]])[-len(cloud) :]
+
+    def gaussians(self) -> tuple[Tensor, Tensor]:
+        """Mean (K, L) of each class, and the Cholesky factor (L, L) of their common covariance."""
+        centers = torch.stack([cloud.mean(dim=0) for cloud in self.clouds])
+        pairs = zip(self.clouds, centers, strict=True)
+        offsets = torch.cat([cloud - center for cloud, center in pairs]).double()
+        covariance = offsets.T @ offsets / len(offsets)
+        eye = torch.eye(len(covariance)).to(covariance)
+        return centers, torch.linalg.cholesky(covariance + _JITTER * eye).to(centers)
+
+
+def virtual_outliers(centers: Tensor, root: Tensor, n_candidates: int) -> Tensor:
+    """For each class, the least likely of many draws from its Gaussian.
+
+    The least likely draw has the largest of `n_candidates` radii, whose squares are chi-squared.
+    That maximum is drawn directly, by its quantile function, at the cost of one draw.
+
+    Parameters
+    ----------
+    centers : Tensor of shape (K, L)
+        Means of the Gaussians.
+    root : Tensor of shape (L, L)
+        Cholesky factor of their common covariance.
+    n_candidates : int
+        Number of draws of each class to choose from.
+
+    Returns
+    -------
+    Tensor of shape (K, L)
+    """
+    n_classes, n_features = centers.shape
+    uniform = torch.rand(n_classes, 1, dtype=torch.float64)
+    exceeded = -torch.expm1(uniform.log() / n_candidates)  # probability of a larger radius
+    squared = 2 * gammainccinv(n_features / 2, exceeded.numpy())
+    radius = torch.from_numpy(squared).sqrt().to(centers)
+    directions = normalize(torch.randn(n_classes, n_features), dim=1).to(centers)
+    return centers + radius * directions @ root.T

@@ -1,0 +1,218 @@
+"""`bacoun compare`: which method is best on a table, and what it costs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bacoun.cli.output import check_out
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bacoun.comparison.summary import Summary
+
+_SHOWN_SHIFTS = 40
+
+
+def compare(
+    table: Annotated[Path, typer.Argument(help="Table with labels: .csv, .tsv or .parquet.")],
+    target: Annotated[str, typer.Option(help="Column with the labels.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Page to write; ends in .html. Default: TABLE.compare.html.")
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Methods with commas between them, or 'all'. Default: the quick ones."),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Column of dates or numbers; the latest 30 % of the rows are a shift."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Column of groups, such as hospitals; each in turn is a shift."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 1,
+    max_rows: Annotated[int, typer.Option(min=50, help="Training rows, at most.")] = 2000,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the page, and start over.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Compare bacoun with other methods on your own table, without tuning.
+
+    Rows that training lacks are made from the table: a class, a group or the latest rows left out,
+    and synthetic shifts. All methods learn from the same rows. The runs are saved beside the page,
+    so that the same command resumes after an interruption. A method that fails is named and
+    skipped; one whose package is not installed is skipped, too.
+
+    Example: `bacoun compare patients.csv --target diagnosis --group hospital`
+    """
+    from bacoun.tabular import read_table
+
+    page = out or table.with_name(f"{table.stem}.compare.html")
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--out must end in .html; got '{page}'. Rename it.")
+    check_out(page, overwrite)
+    frame = read_table(table)
+
+    from bacoun.comparison.page import write_page
+    from bacoun.comparison.record import resume
+    from bacoun.comparison.summary import Summary
+    from bacoun.tabular.labels import read_labels
+
+    frame = frame.assign(**{target: read_labels(frame, target)})
+    names = _chosen(methods)
+    options = {"target": target, "time": time, "group": group, "max_rows": max_rows}
+    facts = {"table": _digest(frame), **options}
+    runs = page.with_suffix(".json")
+    if overwrite:
+        runs.unlink(missing_ok=True)
+    _check_same(runs, facts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rivals warn about their own convergence
+        tasks = _tasks(frame, names, range(seeds), options)
+        record = resume(runs, tasks, facts, on_run=_progress, catch=True)
+    wanted = {name: run for name, run in record["runs"].items() if name in tasks}
+    summary = Summary.of({**record, "runs": wanted})
+    if sys.stderr.isatty():
+        typer.echo("\r\033[K", err=True, nl=False)
+    write_page(summary, {"table": table.name, "target": target}, page)
+    typer.echo(_as_json(summary, page) if as_json else "")
+    if not as_json:
+        _show(summary, page)
+
+
+def _chosen(methods: str | None) -> list[str]:
+    """Names of the methods to run, those whose package is missing left out."""
+    from bacoun.comparison.methods import LIGHT, METHODS
+
+    if methods is None:
+        names = list(LIGHT)
+    elif methods == "all":
+        names = list(METHODS)
+    else:
+        names = [name.strip() for name in methods.split(",")]
+    unknown = [name for name in names if name not in METHODS]
+    if unknown:
+        raise ValueError(
+            f"--methods must be of {', '.join(METHODS)}; got {', '.join(unknown)}. Check the names."
+        )
+    for name in names:
+        if not METHODS[name].is_installed:
+            package = METHODS[name].package
+            typer.echo(f"bacoun: note: {name} needs {package}, which is not installed.", err=True)
+    return [name for name in names if METHODS[name].is_installed]
+
+
+def _digest(frame: pd.DataFrame) -> str:
+    """A checksum of the table's columns and cells."""
+    import pandas as pd
+
+    cells = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    return hashlib.sha256(cells.tobytes() + repr(list(frame.columns)).encode()).hexdigest()
+
+
+def _check_same(runs: Path, facts: dict[str, Any]) -> None:
+    """Refuse to go on with runs of another table or other options."""
+    if not runs.exists():
+        return
+    try:
+        before = json.loads(runs.read_text())
+    except ValueError as error:
+        raise ValueError(
+            f"'{runs}' must hold runs of bacoun compare; it is not readable. Delete it."
+        ) from error
+    changed = [name for name in facts if before.get(name) != facts[name]]
+    if changed:
+        raise ValueError(
+            f"'{runs}' holds runs with another {' and '.join(changed)}. Choose another --out, or "
+            "pass --overwrite."
+        )
+    typer.echo(f"bacoun: resuming from '{runs}'.", err=True)
+
+
+def _tasks(
+    frame: pd.DataFrame, names: list[str], seeds: range, options: dict[str, Any]
+) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Every run by its name, "case/seed/method"; a case is made once for all its methods."""
+    from functools import lru_cache
+
+    from bacoun.comparison.cases import cases_of
+    from bacoun.comparison.run import DIFFICULTY, measure, measure_difficulty
+
+    target, others = options["target"], {name: options[name] for name in ("time", "group")}
+    found: dict[str, Callable[[], dict[str, Any]]] = {}
+    for seed in seeds:
+        for case, make in cases_of(
+            frame, target, seed=seed, max_train=options["max_rows"], **others
+        ):
+            made = lru_cache(maxsize=1)(make)
+            key = f"{case.replace('/', '-')}/{seed}"
+            found[f"{key}/{DIFFICULTY}"] = partial(_run, made, measure_difficulty, seed)
+            for name in names:
+                found[f"{key}/{name}"] = partial(_run, made, measure, name, seed)
+    return found
+
+
+def _run(made: Callable[[], Any], measure: Callable[..., dict[str, Any]], *rest: Any) -> Any:
+    return measure(made(), *rest)
+
+
+def _progress(name: str, done: int, planned: int) -> None:
+    if sys.stderr.isatty():
+        typer.echo(f"\r\033[K{done} of {planned} runs done, now {name}", err=True, nl=False)
+
+
+def _as_json(summary: Summary, page: Path) -> str:
+    shifts = {f"{case}: {shift}": values for case, shift, values in summary.rows()}
+    return json.dumps(
+        {
+            "page": str(page),
+            "methods": summary.methods.round(4).to_dict(orient="index"),
+            "shifts": shifts,
+            "verdict": summary.verdict,
+            "failed": summary.failed,
+        }
+    )
+
+
+def _show(summary: Summary, page: Path) -> None:
+    """Two tables and the verdict, on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    shown = Table(title="Methods by mean rank of AUROC over shifts")
+    heads = ("rank", "auroc", "aurc", "accuracy", "log loss", "ece", "fit seconds")
+    shown.add_column("method")
+    for head in heads:
+        shown.add_column(head.replace("seconds", "s"), justify="right")
+    for name, row in summary.methods.iterrows():
+        digits = {"rank": 2, "fit seconds": 1}
+        shown.add_row(str(name), *(f"{row[head]:.{digits.get(head, 3)}f}" for head in heads))
+    console.print(shown)
+    by_shift = Table(title="AUROC by shift")
+    reference = summary.rankings["AUROC"].reference
+    for place, head in enumerate(("shift", reference, "best of the others", "")):
+        by_shift.add_column(head, justify="right" if place in (1, 2) else "left")
+    for _, shift, values in list(summary.rows())[:_SHOWN_SHIFTS]:
+        ours = values.pop(reference)
+        if values:
+            best = max(values, key=lambda name: values[name])
+            by_shift.add_row(shift, f"{ours:.3f}", f"{values[best]:.3f}", best)
+    console.print(by_shift)
+    for sentence in summary.verdict:
+        console.print(sentence, highlight=False)
+    for run, message in summary.failed.items():
+        console.print(f"failed: {run}: {message}", highlight=False, markup=False)
+    console.print(f"wrote {page}", highlight=False, markup=False)

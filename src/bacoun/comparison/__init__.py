@@ -1,0 +1,5 @@
+"""Comparison: a table -> shifts -> every method on the same rows -> metrics, ranks and a page.
+
+`cases` splits tables and makes shifts, `methods` fits rivals and ours behind one small adapter,
+`metrics` judges what they say, `ranking` tests the differences, `run` does it all and resumes.
+"""

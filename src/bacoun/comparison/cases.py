@@ -1,0 +1,302 @@
+"""A case: training rows, test rows like them, and rows of one or more shifts.
+
+Natural shifts come from a table: a class, a group or a period that is left out of training.
+Synthetic ones are made from the test rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Self
+
+import numpy as np
+import pandas as pd
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import cross_val_predict
+
+from bacoun.tabular.encoding import TableEncoder, find_ids
+from bacoun.tabular.splitting import find_groups, read_times, split
+from bacoun.uncertainty import auroc
+
+TEST_SHARE = 0.3
+LATE_SHARE = 0.3  # of a table with times: the latest rows, which are the shift
+MAX_LEFT_OUT = 5  # classes or groups, the largest ones
+_MIN_ROWS = 5  # of a class in training, and of a shift
+_MAX_FOREIGN = 500
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Encoded rows of a table.
+
+    Attributes
+    ----------
+    points : (N, D)
+        Numbers, and categories as 0, 1, ...; -1 is one that training does not have.
+    labels : (N,), or None if training does not have these classes
+        Index of the class among the sorted classes of training.
+    unseen : (N,)
+        Which rows hold a value that the encoder of the training rows calls impossible.
+    """
+
+    points: np.ndarray
+    labels: np.ndarray | None
+    unseen: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def truth(self) -> np.ndarray:
+        """The labels (N,), which must be known."""
+        if self.labels is None:
+            raise ValueError("these rows must have labels of known classes; they have others.")
+        return self.labels
+
+
+@dataclass(frozen=True)
+class Case:
+    """What all methods are fitted on and judged by.
+
+    Attributes
+    ----------
+    train, test : Rows
+        With labels, from the same distribution.
+    shifts : dict of Rows
+        Rows of other distributions, by name.
+    categorical : list of int
+        Which columns of the points are categories.
+    n_classes : int
+        Number K of classes in training.
+    """
+
+    train: Rows
+    test: Rows
+    categorical: list[int]
+    n_classes: int
+    shifts: dict[str, Rows] = field(default_factory=dict)
+
+    @classmethod
+    def from_frames(
+        cls,
+        train: pd.DataFrame,
+        test: pd.DataFrame,
+        shifts: Mapping[str, pd.DataFrame],
+        target: str,
+    ) -> Self:
+        """Encode tables that have the target among their columns, as `bacoun fit` would."""
+        counts = train[target].value_counts()
+        known = sorted(counts.index[counts >= _MIN_ROWS])
+        train, test = (part[part[target].isin(known)] for part in (train, test))
+        encoder = TableEncoder().fit(train.drop(columns=target), ids=find_ids(train))
+
+        def encode(frame: pd.DataFrame) -> Rows:
+            points, unseen = encoder.transform_with_unseen(frame.drop(columns=target))
+            labels = None
+            if frame[target].isin(known).all():
+                labels = np.searchsorted(np.array(known), frame[target].to_numpy())
+            return Rows(points, labels, unseen)
+
+        categorical = encoder.categorical_features_
+        encoded = {name: encode(frame) for name, frame in shifts.items()}
+        return cls(encode(train), encode(test), categorical, len(known), encoded)
+
+
+def difficulty(inside: Rows, outside: Rows, seed: int) -> float:
+    """AUROC of a classifier that may learn from both sides, by cross-validation.
+
+    About 0.5: nothing could tell these rows apart, so missing them is held against no method.
+    """
+    points = np.concatenate([inside.points, outside.points])
+    is_outside = np.repeat([0, 1], [len(inside), len(outside)])
+    judge = HistGradientBoostingClassifier(random_state=seed, max_iter=50)
+    found = cross_val_predict(judge, points, is_outside, cv=3, method="predict_proba")[:, 1]
+    return auroc(found[is_outside == 0], found[is_outside == 1])
+
+
+# --- synthetic shifts -----------------------------------------------------------------------------
+
+
+def _numbers(case: Case) -> np.ndarray:
+    """Columns (d,) of numbers."""
+    return np.setdiff1d(np.arange(case.train.points.shape[1]), case.categorical)
+
+
+def one_number_times_ten(case: Case, rng: np.random.Generator) -> np.ndarray | None:
+    """In each row one number, not 0, is multiplied by ten: a slip of the decimal point."""
+    numbers, points = _numbers(case), case.test.points.copy()
+    chance = rng.random((len(points), len(numbers))) * (points[:, numbers] != 0)
+    rows = np.flatnonzero(chance.any(axis=1))
+    if len(rows) == 0:
+        return None
+    columns = numbers[chance[rows].argmax(axis=1)]
+    points[rows, columns] *= 10
+    return points[rows]
+
+
+def all_numbers_times_three(case: Case, rng: np.random.Generator) -> np.ndarray | None:
+    """All numbers in other units."""
+    points = case.test.points.copy()
+    points[:, _numbers(case)] *= 3
+    return points if len(_numbers(case)) else None
+
+
+def shuffled_columns(case: Case, rng: np.random.Generator) -> np.ndarray | None:
+    """Each column is shuffled on its own: the same margins, no dependence."""
+    return rng.permuted(case.test.points, axis=0)
+
+
+def foreign_rows(case: Case, rng: np.random.Generator) -> np.ndarray | None:
+    """Rows of another table, each number with the mean and sd of ours; categories at random."""
+    points, numbers = case.train.points, _numbers(case)
+    if len(numbers) == 0:
+        return None
+    loaders = (load_breast_cancer, load_wine)
+    tables = [load(return_X_y=True)[0] for load in loaders]
+    foreign = next(table for table in tables if table.shape[1] != points.shape[1])
+    rows = foreign[rng.permutation(len(foreign))[: min(_MAX_FOREIGN, len(case.test))]]
+    chosen = rows[:, rng.permutation(np.resize(np.arange(rows.shape[1]), len(numbers)))]
+    standard = (chosen - chosen.mean(axis=0)) / chosen.std(axis=0).clip(1e-12)
+    made = rng.permuted(points, axis=0)[np.resize(np.arange(len(points)), len(rows))]
+    made[:, numbers] = points[:, numbers].mean(axis=0) + standard * points[:, numbers].std(axis=0)
+    return made
+
+
+def uniform_box(case: Case, rng: np.random.Generator) -> np.ndarray | None:
+    """Uniform between the least and the largest value of each column; categories too."""
+    low, high = case.train.points.min(axis=0), case.train.points.max(axis=0)
+    made = rng.uniform(low, high, size=case.test.points.shape)
+    made[:, case.categorical] = rng.integers(
+        low[case.categorical], high[case.categorical] + 1, size=(len(made), len(case.categorical))
+    )
+    return made
+
+
+def _gaussian_at(distance: float) -> Callable[[Case, np.random.Generator], np.ndarray | None]:
+    def gaussian(case: Case, rng: np.random.Generator) -> np.ndarray | None:
+        numbers, train = _numbers(case), case.train.points
+        if len(numbers) == 0:
+            return None
+        shape = (len(case.test), len(numbers))
+        sides = rng.choice([-1.0, 1.0], size=shape)
+        mean, spread = train[:, numbers].mean(axis=0), train[:, numbers].std(axis=0)
+        made = case.test.points.copy()
+        made[:, numbers] = mean + spread * (distance * sides + rng.normal(size=shape))
+        return made
+
+    gaussian.__doc__ = f"Every number is off by {distance:g} standard deviations, and noise."
+    return gaussian
+
+
+SYNTHETIC: dict[str, Callable[[Case, np.random.Generator], np.ndarray | None]] = {
+    "one number x 10": one_number_times_ten,
+    "all numbers x 3": all_numbers_times_three,
+    "columns shuffled": shuffled_columns,
+    "foreign rows": foreign_rows,
+    "uniform box": uniform_box,
+    "Gaussian at 1 sd": _gaussian_at(1),
+    "Gaussian at 3 sd": _gaussian_at(3),
+    "Gaussian at 10 sd": _gaussian_at(10),
+}
+FAR = ("Gaussian at 10 sd",)
+
+
+def with_synthetic_shifts(case: Case, seed: int) -> Case:
+    """The case with each shift of `SYNTHETIC` that its columns allow.
+
+    What was made of encoded rows cannot be marked as unseen by the encoder, so ours has no
+    advantage from it here.
+    """
+    shifts = dict(case.shifts)
+    for number, (name, make) in enumerate(SYNTHETIC.items()):
+        points = make(case, np.random.default_rng([seed, number]))
+        if points is not None:
+            shifts[name] = Rows(points, None, np.zeros(len(points), dtype=bool))
+    return Case(case.train, case.test, case.categorical, case.n_classes, shifts)
+
+
+# --- a user's table -------------------------------------------------------------------------------
+
+
+def cases_of(
+    frame: pd.DataFrame,
+    target: str,
+    *,
+    seed: int,
+    time: str | None = None,
+    group: str | None = None,
+    max_train: int = 2000,
+    max_test: int = 1000,
+) -> Iterator[tuple[str, Callable[[], Case]]]:
+    """The cases that a table offers, by name, each made when it is called.
+
+    Parameters
+    ----------
+    frame : DataFrame of N rows
+        Columns of numbers, booleans or text, and the target.
+    target : str
+        Name of the column with the labels.
+    seed : int
+        Of the splits and the synthetic shifts.
+    time, group : str, optional
+        Column of dates or numbers, of which the latest rows are a shift; column of groups, of which
+        each in turn is left out. No inputs.
+    max_train, max_test : int
+        Rows of each part, at most; drawn at random.
+    """
+    labels = frame[target]
+    times = None if time is None else read_times(frame, time)
+    if group is not None:
+        find_groups(frame, group)  # refuses a column that is missing or has gaps
+    inputs = frame.drop(columns=[name for name in (time, group) if name is not None])
+
+    def made(known: np.ndarray, shifts: Mapping[str, np.ndarray], *, synthetic: bool) -> Case:
+        train, test = _split(inputs[known], target, seed)
+        rng = np.random.default_rng(seed)
+        train, test = _sample(train, max_train, rng), _sample(test, max_test, rng)
+        outside = {name: _sample(inputs[rows], max_test, rng) for name, rows in shifts.items()}
+        case = Case.from_frames(train, test, outside, target)
+        return with_synthetic_shifts(case, seed) if synthetic else case
+
+    everything = np.ones(len(frame), dtype=bool)
+    yield "synthetic", partial(made, everything, {}, synthetic=True)
+    if times is not None:
+        late = pd.Series(times).rank(pct=True).to_numpy() > 1 - LATE_SHARE
+        yield "later", partial(made, ~late, {"later": late}, synthetic=False)
+    if group is not None:
+        for value in _largest(frame[group], at_least=2):
+            rows = (frame[group] == value).to_numpy()
+            name = f"{group} {value}"
+            yield name, partial(made, ~rows, {name: rows}, synthetic=False)
+    for value in _largest(labels, at_least=3):
+        rows = (labels == value).to_numpy()
+        name = f"class {value}"
+        yield name, partial(made, ~rows, {name: rows}, synthetic=False)
+
+
+def _largest(column: pd.Series, at_least: int) -> list[object]:
+    """The most frequent values of a column; none if there are fewer than `at_least`."""
+    counts = column.value_counts()
+    counts = counts[counts >= _MIN_ROWS]
+    return list(counts.index[:MAX_LEFT_OUT]) if len(counts) >= at_least else []
+
+
+def _split(frame: pd.DataFrame, target: str, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Training and test rows, stratified by class; identical rows are on one side."""
+    counts = frame[target].value_counts()
+    kept = frame[frame[target].isin(counts.index[counts >= 2 * _MIN_ROWS])]
+    if kept[target].nunique() < 2:
+        raise ValueError(
+            f"'{target}' must have two classes of at least {2 * _MIN_ROWS} rows besides what is "
+            "left out; it has fewer. Add rows."
+        )
+    groups = find_groups(kept.drop(columns=[target, *find_ids(kept)]), None)
+    train, test = split(kept[target].to_numpy(), groups, TEST_SHARE, seed)
+    return kept.iloc[train], kept.iloc[test]
+
+
+def _sample(frame: pd.DataFrame, most: int, rng: np.random.Generator) -> pd.DataFrame:
+    return frame.iloc[rng.permutation(len(frame))[:most]].reset_index(drop=True)

@@ -1,0 +1,54 @@
+"""Metrics of one method on one case: what it says of test rows and of each shift."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bacoun.comparison.cases import Rows
+from bacoun.comparison.methods import Scored
+from bacoun.uncertainty import auroc
+from bacoun.uncertainty.metrics import (
+    augrc,
+    aupr,
+    aurc,
+    expected_calibration_error,
+    fpr_at_tpr,
+)
+
+SMALLEST_PROBABILITY = 1e-12  # a forest gives 0, of which no logarithm exists
+
+
+def quality(scored: Scored, rows: Rows) -> dict[str, float]:
+    """Accuracy, log loss and expected calibration error of the class probabilities."""
+    return quality_of(scored.probabilities, rows.truth)
+
+
+def quality_of(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """The same of probabilities (N, K) for labels (N,) from 0 to K-1."""
+    shares = probabilities.astype(np.float64)
+    shares /= shares.sum(axis=1, keepdims=True)
+    likely = shares[np.arange(len(shares)), labels].clip(SMALLEST_PROBABILITY)
+    return {
+        "accuracy": float((shares.argmax(axis=1) == labels).mean()),
+        "log loss": float(-np.log(likely).mean()),
+        "ece": expected_calibration_error(shares, labels),
+    }
+
+
+def detection(inside: Scored, test: Rows, outside: Scored) -> dict[str, float]:
+    """How well a shift is told from test rows, and what is answered wrongly in a mix of both.
+
+    In the mix, rows of the shift count as errors when they are answered; there are at most as many
+    of them as test rows.
+    """
+    right = inside.probabilities.argmax(axis=1) == test.truth
+    n_outside = min(len(outside.ood), len(right))
+    deferral = np.concatenate([inside.deferral, outside.deferral[:n_outside]])
+    correct = np.concatenate([right, np.zeros(n_outside, dtype=bool)])
+    return {
+        "auroc": auroc(inside.ood, outside.ood),
+        "aupr": aupr(inside.ood, outside.ood),
+        "fpr95": fpr_at_tpr(inside.ood, outside.ood),
+        "aurc": aurc(deferral, correct),
+        "augrc": augrc(deferral, correct),
+    }

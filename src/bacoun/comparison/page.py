@@ -1,0 +1,52 @@
+"""The page of a comparison: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+from bacoun.atomic import atomic_write
+from bacoun.comparison.cases import SYNTHETIC
+from bacoun.comparison.summary import TELLABLE, Summary
+from bacoun.tabular.report.page import content_policy, environment, resource
+
+_LEVELS = 6  # shades of a cell, from chance to perfect
+
+
+def level(auroc: float) -> int:
+    """The shade of a cell: 0 for chance or worse, the darkest for a perfect score.
+
+    Examples
+    --------
+    >>> level(0.3), level(0.55), level(0.95), level(1.0)
+    (0, 0, 4, 5)
+    """
+    return min(_LEVELS - 1, max(0, int((auroc - 0.5) * 2 * (_LEVELS - 1) + 1e-9)))
+
+
+def render_page(summary: Summary, names: dict[str, str]) -> str:
+    """The page as text; `names` has those of the "table" and the "target"."""
+    own = files("bacoun.comparison").joinpath("page.css").read_text(encoding="utf-8")
+    css, js = resource("page.css") + own, resource("page.js")
+    made = environment("bacoun.comparison", "bacoun.tabular.report")
+    explained = {name: (make.__doc__ or "").strip() for name, make in SYNTHETIC.items()}
+    return made.get_template("comparison.html.j2").render(
+        summary=summary,
+        names=names,
+        level=level,
+        explained=explained,
+        tellable=TELLABLE,
+        css=css,
+        js=js,
+        policy=content_policy(css, js),
+        version=version("bacoun"),
+    )
+
+
+def write_page(summary: Summary, names: dict[str, str], path: str | os.PathLike[str]) -> None:
+    """Write the page to a file, completely or not at all."""
+    text = render_page(summary, names)
+    with atomic_write(Path(path)) as file:
+        file.write(text.encode())

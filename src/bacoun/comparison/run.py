@@ -1,0 +1,160 @@
+"""Fit a method on a case and judge it; collect the numbers of many such runs in tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bacoun.comparison.cases import Case, difficulty
+from bacoun.comparison.methods import METHODS, Answer, one_thread
+from bacoun.comparison.metrics import detection, quality
+from bacoun.comparison.record import Record
+
+DIFFICULTY = "difficulty"
+_DIGITS = 4
+
+
+def measure(case: Case, method: str, seed: int) -> dict[str, Any]:
+    """Fit the named method, and judge each of its scores; as `measure_fit` does."""
+    return measure_fit(case, METHODS[method].fit, seed)
+
+
+def measure_fit(case: Case, fit: Callable[[Case, int], Answer], seed: int) -> dict[str, Any]:
+    """Fit one method, and judge each of its scores.
+
+    Returns
+    -------
+    dict
+        "fit seconds" and, for a thousand rows, "predict seconds", both of processor time, so that
+        other jobs on the machine hardly matter; and "scores": for each, the "test" quality and for
+        each of the "shifts" its detection, and its quality if it has labels.
+    """
+    with one_thread():
+        started = time.process_time()
+        answer = fit(case, seed)
+        fitted = time.process_time()
+        inside = answer(case.test)
+        predicted = time.process_time()
+        outside = {name: answer(rows) for name, rows in case.shifts.items()}
+    scores = {}
+    for score, said in inside.items():
+        shifts = {}
+        for name, rows in case.shifts.items():
+            found = detection(said, case.test, outside[name][score])
+            if rows.labels is not None:
+                found |= quality(outside[name][score], rows)
+            shifts[name] = _rounded(found)
+        scores[score] = {"test": _rounded(quality(said, case.test)), "shifts": shifts}
+    return {
+        "fit seconds": round(fitted - started, 3),
+        "predict seconds": round(1000 * (predicted - fitted) / len(case.test), 4),
+        "scores": scores,
+    }
+
+
+def measure_difficulty(case: Case, seed: int) -> dict[str, Any]:
+    """Sizes of the case, and for each shift how well it could be told from test rows at best."""
+    with one_thread():
+        shifts = {
+            name: round(difficulty(case.test, rows, seed), _DIGITS)
+            for name, rows in case.shifts.items()
+        }
+    sizes = {"training rows": len(case.train), "test rows": len(case.test)}
+    sizes |= {"columns": case.train.points.shape[1], "classes": case.n_classes}
+    return {**sizes, "shifts": shifts}
+
+
+def _rounded(numbers: dict[str, float]) -> dict[str, float]:
+    return {name: round(number, _DIGITS) for name, number in numbers.items()}
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def shift_table(record: Record, metric: str, cases: Iterable[str] | None = None) -> pd.DataFrame:
+    """Means over seeds: a row for each case and shift, a column for each score.
+
+    Only what all methods of the record were run on is in it, so that means are over the same rows.
+
+    Parameters
+    ----------
+    record : dict
+        Runs named "case/seed/method".
+    metric : str
+        Of `metrics.detection`, or of `metrics.quality` under the shift.
+    cases : iterable of str, optional
+        Of these cases alone.
+    """
+    found = [
+        ((case, shift), score, numbers[metric])
+        for case, score, judged, _ in _scores(record, cases)
+        for shift, numbers in judged["shifts"].items()
+        if metric in numbers
+    ]
+    return _pivot(found)
+
+
+def quality_table(record: Record, metric: str, cases: Iterable[str] | None = None) -> pd.DataFrame:
+    """Means over seeds: a row for each case, a column for each score.
+
+    `metric` is of `metrics.quality` on test rows, or "fit seconds" or "predict seconds".
+    """
+    found = [
+        ((case, "test"), score, run[metric] if metric in run else judged["test"][metric])
+        for case, score, judged, run in _scores(record, cases)
+    ]
+    return _pivot(found)
+
+
+def difficulty_table(record: Record) -> pd.Series:
+    """Mean over seeds of the difficulty of each case and shift."""
+    found = [
+        ((name.split("/")[0], shift), value)
+        for name, run in record["runs"].items()
+        if name.endswith(f"/{DIFFICULTY}")
+        for shift, value in run["shifts"].items()
+    ]
+    keys = pd.MultiIndex.from_tuples([key for key, _ in found], names=["case", "shift"])
+    return pd.Series([value for _, value in found], index=keys).groupby(level=[0, 1]).mean()
+
+
+def failures(record: Record) -> dict[str, str]:
+    """The message of each run that failed, by its name."""
+    runs = record["runs"].items()
+    return {name: run["failed"] for name, run in runs if "failed" in run}
+
+
+def _scores(record: Record, cases: Iterable[str] | None) -> Iterable[tuple[str, str, Any, Any]]:
+    """Case, score, what was judged of it, and its run."""
+    chosen = None if cases is None else set(cases)
+    for name, run in record["runs"].items():
+        case = name.split("/")[0]
+        if "scores" in run and (chosen is None or case in chosen):
+            for score, judged in run["scores"].items():
+                yield case, score, judged, run
+
+
+def _pivot(found: list[tuple[tuple[str, str], str, float]]) -> pd.DataFrame:
+    """Means by key and score; a key that some score lacks is left out."""
+    if not found:
+        return pd.DataFrame()
+    frame = pd.DataFrame(
+        [(*key, score, value) for key, score, value in found],
+        columns=["case", "shift", "score", "value"],
+    )
+    table = frame.pivot_table(index=["case", "shift"], columns="score", values="value", sort=False)
+    known = [score for method in METHODS.values() for score in method.scores]
+    others = [score for score in table if score not in known]
+    return table[[score for score in [*known, *others] if score in table]].dropna()
+
+
+def interval(values: np.ndarray, seed: int = 0) -> tuple[float, float]:
+    """A 95 % bootstrap interval of the mean over cases."""
+    rng = np.random.default_rng(seed)
+    draws = rng.choice(np.asarray(values), size=(2000, len(values))).mean(axis=1)
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return float(low), float(high)
