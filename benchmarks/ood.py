@@ -110,7 +110,7 @@ NATURAL: dict[str, Callable[[], Shift]] = {
     "adult, women": lambda: by_value("adult", "sex", ("Female",)),
     "adult, over 60": lambda: by_age("adult", "age", 60),
     "credit_card, over 50": lambda: by_age("credit_card", "AGE", 50),
-    "credit_card, women": lambda: by_value("credit_card", "SEX", (2,)),
+    "credit_card, women": lambda: by_value("credit_card", "SEX", (1,)),
     "penguins, Dream": lambda: by_value("penguins", "island", ("Dream",)),
 }
 
