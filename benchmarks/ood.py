@@ -299,6 +299,14 @@ def not_first_rows(record: Record) -> tuple[list[str], list[list[str]]]:
     return ["case", "shift", "bacoun", "best", "its AUROC", "difficulty", "our place"], rows
 
 
+def labeled_rows(record: Record) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: class probabilities on shifts whose rows have labels of known classes."""
+    columns = [shift_table(record, metric) for metric in ("accuracy", "log loss", "ece")]
+    order = columns[1].mean().sort_values().index
+    rows = [[name, *(f"{column[name].mean():.3f}" for column in columns)] for name in order]
+    return ["method", "accuracy", "log loss", "ECE"], rows
+
+
 def slow_rows(record: Record) -> tuple[list[str], list[list[str]]]:
     """Header and rows: all methods on the cases that slow ones were run on."""
     chosen = {name.rsplit("/", 1)[0] for name in record["runs"] if _is_slow(name)}
@@ -342,6 +350,9 @@ def markdown(record: Record) -> str:
         "p-values, ours against each other, Wilcoxon's signed-rank test over shifts with Holm's "
         "correction:",
         markdown_table(*test_rows(half)),
+        "Class probabilities under natural shifts that have labels of known classes "
+        f"({len(shift_table(half, 'accuracy'))} of them):",
+        markdown_table(*labeled_rows(half)),
         "Shifts on which another score has a higher AUROC:",
         markdown_table(*not_first_rows(half)),
     ]
