@@ -213,6 +213,7 @@ def fit_catboost(case: Case, seed: int) -> Answer:
         cat_features=case.categorical,
         posterior_sampling=True,
         loss_function="MultiClass",  # its documented uncertainty has a total for any K
+        max_ctr_complexity=1,  # combinations of 29 columns of text take ten minutes, not one
         thread_count=1,
         verbose=False,
         allow_writing_files=False,
