@@ -413,9 +413,6 @@ METHODS: dict[str, Method] = {
     "DDU": _baseline("DDU", lambda seed: DDU(random_state=seed)),
     "SNGP": _baseline("SNGP", lambda seed: SNGP(random_state=seed)),
     "VOS": _baseline("VOS", lambda seed: VOS(random_state=seed)),
-    "bacoun, Laplace": _bacoun(
-        "bacoun, Laplace", lambda seed: BaCOUnClassifier(posterior="laplace", random_state=seed)
-    ),
     "bacoun, paper": _bacoun(
         "bacoun, paper", lambda seed: BaCOUnClassifier.paper("wine", random_state=seed), slow=True
     ),
