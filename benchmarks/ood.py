@@ -235,6 +235,10 @@ def rankings(record: Record) -> dict[str, Ranking]:
     }
 
 
+SHORT = (
+    *("method", "rank AUROC", "rank AURC", "rank log loss", "natural", "left-out class"),
+    *("synthetic", "far", "accuracy", "log loss", "fit s"),
+)
 KINDS = {
     "natural": lambda case, shift: case in NATURAL,
     "left-out class": lambda case, shift: shift.startswith("class "),
@@ -338,6 +342,15 @@ def show(record: Record) -> None:
     console.print(rich_table("means over the report half", *summary_rows(half)))
     console.print(rich_table("p-values against bacoun", *test_rows(half)))
     console.print(rich_table("shifts on which bacoun is not first", *not_first_rows(half)))
+
+
+def short_markdown(record: Record, n_methods: int = 10) -> str:
+    """The best methods of the report half, for the README."""
+    half = report_half(record)
+    header, rows = summary_rows(half)
+    kept = [header.index(name) for name in SHORT]
+    best = [[row[place] for place in kept] for row in rows[:n_methods]]
+    return markdown_table(list(SHORT), best) + "\n"
 
 
 def markdown(record: Record) -> str:
