@@ -226,7 +226,12 @@ def draw_growth(record: Record) -> None:
         axis.loglog(*zip(*known, strict=True), "o-", color="#2a6f97")
         fixed = [f"{n:,} {f}" for f, n in zip(Size._fields, sizes[-1], strict=True) if f != name]
         axis.set(xlabel=name, title=", ".join(fixed))
-        axis.grid(alpha=0.3, which="both")
+        axis.set_xticks([size[place] for size in sizes], [f"{size[place]:,}" for size in sizes])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+        axis.tick_params(axis="x", labelsize=8)
+    ticks = [1, 3, 10, 30, 100]
+    axes[0].set_yticks(ticks, [str(tick) for tick in ticks])
     axes[0].set_ylabel("seconds of fit")
     figure.savefig(CHART, dpi=110)
 
