@@ -19,6 +19,8 @@ from reproduction.pages.claims import (
     negated,
 )
 from reproduction.pages.paper_page import CLAIMS, page_text
+from reproduction.pages.readings_page import distance, readings_text
+from reproduction.pages.readme_tables import readme_text
 from reproduction.pages.tables import number, spread
 from reproduction.run import _is_done
 
@@ -38,6 +40,22 @@ def test_every_record_was_made_with_the_settings_of_the_file(name):
 def test_the_page_in_the_docs_is_the_one_these_records_give():
     page = ROOT / "docs" / "paper.md"
     assert page.read_text() == page_text(Results(RESULTS), RESULTS, page)
+
+
+def test_readings_and_the_readme_are_those_these_records_give():
+    assert (ROOT / "docs" / "readings.md").read_text() == readings_text(RESULTS)
+    readme = (ROOT / "README.md").read_text()
+    assert readme == readme_text(Results(RESULTS), readme)
+
+
+def test_distance_is_the_mean_log_ratio_to_what_was_published():
+    experiment = read_experiment("readings-wine")
+    published = {"auc": 0.862, "epistemic": {"in": 0.089e-2, "ood": 0.667e-2}}
+    exact = [Record("readings-wine", "/ 64", 0, "", {}, {}, 0.0, published)]
+    assert distance(experiment, exact, "/ 64") == pytest.approx(0, abs=1e-12)
+    doubled = {"auc": 0.862, "epistemic": {"in": 0.089e-2, "ood": 2 * 0.667e-2}}
+    other = [Record("readings-wine", "/ N", 0, "", {}, {}, 0.0, doubled)]
+    assert distance(experiment, other, "/ N") == pytest.approx(np.log(2) / 3)
 
 
 def test_without_records_nothing_is_decided(tmp_path):
