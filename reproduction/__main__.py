@@ -42,7 +42,7 @@ def reproduce(
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
     page: Annotated[
         Path | None,
-        typer.Option(help="Also write the claims to this file, and readings.md beside it."),
+        typer.Option(help="Also write the claims to this file, and the pages beside it."),
     ] = None,
     readme: Annotated[
         Path | None, typer.Option(help="Also write the tables of this README.")
@@ -73,12 +73,14 @@ def reproduce(
             )
         _show(experiment, records, folder)
     if page is not None:
+        from reproduction.pages.blocks import write_tables
         from reproduction.pages.paper_page import write_page
         from reproduction.pages.readings_page import write_readings
 
         write_page(folder, page)
         write_readings(folder, page.with_name("readings.md"))
-        typer.echo(f"wrote {page} and {page.with_name('readings.md')}")
+        write_tables(folder, page.parent)
+        typer.echo(f"wrote {page} and the pages beside it")
     if readme is not None:
         from reproduction.pages.readme_tables import write_readme
 

@@ -43,6 +43,8 @@ _ORDER = (  # of the paper
     "architectures",
     "width",
     "attack",
+    "gp-limit",
+    "diagnosis",
     "halo",
     "left-out-choice",
     "left-out",

@@ -116,6 +116,7 @@ _BY_STUDY: dict[str, dict[str, Draw]] = {
     "pathology": {"logistic": pathology("logistic"), "naive-bayes": pathology("naive bayes")},
     "outliers": {"flow": outlier_flow, "kept": outlier_kept},
     "attack": {"points": attack},
+    "gp-limit": {},
     "images": {"sets": sets},
     "examples": {"bars": single_images},
     "rotations": {"strips": turned},

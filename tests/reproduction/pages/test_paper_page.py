@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from reproduction.pages.blocks import PAGES, with_tables
 from reproduction.pages.claims import (
     BOTH,
     FAILS,
@@ -46,6 +47,13 @@ def test_readings_and_the_readme_are_those_these_records_give():
     assert (ROOT / "docs" / "readings.md").read_text() == readings_text(RESULTS)
     readme = (ROOT / "README.md").read_text()
     assert readme == readme_text(Results(RESULTS), readme)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_tables_in_pages_are_those_of_the_records(name):
+    text = (ROOT / "docs" / name).read_text()
+    assert text == with_tables(RESULTS, text)
+    assert "| method |" in text
 
 
 def test_distance_is_the_mean_log_ratio_to_what_was_published():
