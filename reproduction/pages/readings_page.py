@@ -120,8 +120,9 @@ means about 10 % off.
 close to the published Wine table, epistemic and aleatoric, and makes BaCOUn notice the OOD wines.
 `BaCOUnClassifier.paper()` follows this reading for GMM, Moons and Wine; on images none was tried.
 Variants of it (dropout, prior, overlapping shells, the flows' own penalty) differ less than their
-seeds do, so none of them was adopted. Whether step 2 or step 3 misses OOD points, the network's p(OOD) tells: on Wine it is near 1 under
-every reading that trains at all, so it is the features, not the boundary, that decide.
+seeds do, so none of them was adopted. Whether step 2 or step 3 misses OOD points, the network's
+p(OOD) tells: on Wine it is near 1 under every reading that trains at all, so it is the features,
+not the boundary, that decide.
 
 The paper does not say which points of the Gaussian mixture are "In" and "Middle". Ours are defined
 by the true density, with an entropy of the label below 0.05 and above 0.5; the published 0.11 and
