@@ -76,6 +76,22 @@ def threads_for(work: float) -> Iterator[None]:
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Run the block on one torch thread, and so all of `threads_for` and `independent_workers`.
+
+    For a process that is one of many on a machine: others have the other cores.
+    """
+    before = torch.get_num_threads()
+    token = _most_threads.set(1)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _most_threads.reset(token)
+
+
+@contextmanager
 def independent_workers() -> Iterator[Callable[..., list[Any]]]:
     """A `map` over Python threads, as many as torch may have, each with torch on one thread.
 
