@@ -10,7 +10,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import ablations, accidents, accuracy, bounds, explanations, fit_time, ood, wide
+from benchmarks import (
+    ablations,
+    accidents,
+    accuracy,
+    bounds,
+    explanations,
+    fit_time,
+    ood,
+    scale,
+    wide,
+)
 from benchmarks.record import Record
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -25,6 +35,8 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
     "comparison.md": {"ood": ood.markdown},
     "defaults.md": {"ablations": ablations.markdown},
 }
+if scale.RECORD.exists():  # it takes a machine with little else to do
+    STUDIES["scale.md"] = {"scale": scale.markdown}
 
 
 def page_text(page: str, text: str) -> str:
