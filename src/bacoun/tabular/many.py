@@ -116,10 +116,12 @@ class Summary:
 def find_files(pattern: str) -> list[str]:
     """Addresses of the Parquet files that match a pattern such as `folder/*.parquet`, sorted."""
     path, filesystem = located(pattern)
-    found = sorted(each for each in filesystem.glob(path) if filesystem.isfile(each))
+    facts = filesystem.glob(path, detail=True)
+    found = sorted(each for each, info in facts.items() if info["type"] == "file")
     if not found:
         raise FileNotFoundError(
-            f"the pattern must match at least one file; '{pattern}' matches none. Check the folder."
+            f"the pattern must match at least one file; '{pattern}' matches none. Write it as in "
+            "'folder/*.parquet', with the quotes."
         )
     others = [each for each in found if not is_parquet(each)]
     if others:
