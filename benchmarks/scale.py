@@ -8,7 +8,8 @@ them, in Parquet files with row groups of 98,304 rows. They are scored, and writ
 scores, in four ways, each on a cluster of its own: `bacoun predict` on one worker process and on
 two, the Scorer in Dask's `map_partitions` on two, and a pickled random forest in the same way. All
 workers have one thread; their imports and loading of the model count. The answers of the first
-three must agree before they are compared. The files are in a temporary folder, or in that of BACOUN_SCALE_FOLDER, and take 15 GB.
+three must agree before they are compared. The files are in a temporary folder, or in that of
+BACOUN_SCALE_FOLDER, and take 15 GB.
 """
 
 from __future__ import annotations
