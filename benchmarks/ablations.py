@@ -3,7 +3,7 @@
     python -m benchmarks ablations
 
 Each variant changes one setting and is fitted to the same rows as the default, on the cases of
-`benchmarks.ood` whose tables are in its `DEVELOPMENT`, but letter, with one seed.
+`benchmarks.ood` with `TABLES`, four of its `DEVELOPMENT`, with one seed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.record import Record, markdown_table, rich_table
 RECORD = Path(__file__).with_suffix(".json")
 LIBRARIES = ("bacoun", "torch", "numpy", "scikit-learn")
 SEED = 0
-TABLES = tuple(table for table in ood.DEVELOPMENT if table != "letter")  # 26 classes: slow
+TABLES = ("german", "penguins", "segment", "sklearn-wine")
 
 VARIANTS: dict[str, dict[str, Any]] = {
     OURS: {},

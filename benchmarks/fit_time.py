@@ -160,9 +160,9 @@ def tasks() -> dict[str, Callable[[], dict[str, Any]]]:
             found[f"idle/{size}/{method}"] = partial(in_a_process, size, method)
     for size in BUSY:
         found[f"busy/{size}/bacoun"] = partial(in_a_process, size, "bacoun", busy=True)
-    for name, sizes in GROWTH.items():
+    for sizes in GROWTH.values():
         for size in sizes:
-            found[f"growth in {name}/{size}/bacoun"] = partial(in_a_process, size, "bacoun")
+            found[f"idle/{size}/bacoun"] = partial(in_a_process, size, "bacoun")
     found[f"memory/{MILLION}/bacoun"] = partial(in_a_process, MILLION, "bacoun")
     return found
 
@@ -201,7 +201,7 @@ def growth_rows(record: Record) -> tuple[list[str], list[list[str]]]:
     rows = []
     for name, sizes in GROWTH.items():
         place = Size._fields.index(name)
-        known = [(s[place], seconds_of(record, f"growth in {name}", s)) for s in sizes]
+        known = [(s[place], seconds_of(record, "idle", s)) for s in sizes]
         known = [(value, seconds) for value, seconds in known if seconds is not None]
         if len(known) >= 2:
             (a, s), (b, t) = known[-2:]
@@ -221,12 +221,17 @@ def draw_growth(record: Record) -> None:
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
     for axis, (name, sizes) in zip(axes, GROWTH.items(), strict=True):
         place = Size._fields.index(name)
-        points = [(s[place], seconds_of(record, f"growth in {name}", s)) for s in sizes]
+        points = [(s[place], seconds_of(record, "idle", s)) for s in sizes]
         known = [point for point in points if point[1] is not None]
         axis.loglog(*zip(*known, strict=True), "o-", color="#2a6f97")
         fixed = [f"{n:,} {f}" for f, n in zip(Size._fields, sizes[-1], strict=True) if f != name]
         axis.set(xlabel=name, title=", ".join(fixed))
-        axis.grid(alpha=0.3, which="both")
+        axis.set_xticks([size[place] for size in sizes], [f"{size[place]:,}" for size in sizes])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+        axis.tick_params(axis="x", labelsize=8)
+    ticks = [1, 3, 10, 30, 100]
+    axes[0].set_yticks(ticks, [str(tick) for tick in ticks])
     axes[0].set_ylabel("seconds of fit")
     figure.savefig(CHART, dpi=110)
 

@@ -235,6 +235,10 @@ def rankings(record: Record) -> dict[str, Ranking]:
     }
 
 
+SHORT = (
+    *("method", "rank AUROC", "rank AURC", "rank log loss", "natural", "left-out class"),
+    *("synthetic", "far", "accuracy", "log loss", "fit s"),
+)
 KINDS = {
     "natural": lambda case, shift: case in NATURAL,
     "left-out class": lambda case, shift: shift.startswith("class "),
@@ -299,6 +303,14 @@ def not_first_rows(record: Record) -> tuple[list[str], list[list[str]]]:
     return ["case", "shift", "bacoun", "best", "its AUROC", "difficulty", "our place"], rows
 
 
+def labeled_rows(record: Record) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: class probabilities on shifts whose rows have labels of known classes."""
+    columns = [shift_table(record, metric) for metric in ("accuracy", "log loss", "ece")]
+    order = columns[1].mean().sort_values().index
+    rows = [[name, *(f"{column[name].mean():.3f}" for column in columns)] for name in order]
+    return ["method", "accuracy", "log loss", "ECE"], rows
+
+
 def slow_rows(record: Record) -> tuple[list[str], list[list[str]]]:
     """Header and rows: all methods on the cases that slow ones were run on."""
     chosen = {name.rsplit("/", 1)[0] for name in record["runs"] if _is_slow(name)}
@@ -332,6 +344,15 @@ def show(record: Record) -> None:
     console.print(rich_table("shifts on which bacoun is not first", *not_first_rows(half)))
 
 
+def short_markdown(record: Record, n_methods: int = 10) -> str:
+    """The best methods of the report half, for the README."""
+    half = report_half(record)
+    header, rows = summary_rows(half)
+    kept = [header.index(name) for name in SHORT]
+    best = [[row[place] for place in kept] for row in rows[:n_methods]]
+    return markdown_table(list(SHORT), best) + "\n"
+
+
 def markdown(record: Record) -> str:
     """The tables of the report half, and of slow methods, as Markdown."""
     half = report_half(record)
@@ -342,6 +363,9 @@ def markdown(record: Record) -> str:
         "p-values, ours against each other, Wilcoxon's signed-rank test over shifts with Holm's "
         "correction:",
         markdown_table(*test_rows(half)),
+        "Class probabilities under natural shifts that have labels of known classes "
+        f"({len(shift_table(half, 'accuracy'))} of them):",
+        markdown_table(*labeled_rows(half)),
         "Shifts on which another score has a higher AUROC:",
         markdown_table(*not_first_rows(half)),
     ]

@@ -34,6 +34,7 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
     "accuracy.md": {"accuracy": accuracy.markdown, "fit_time": fit_time.markdown},
     "comparison.md": {"ood": ood.markdown},
     "defaults.md": {"ablations": ablations.markdown},
+    "../README.md": {"ood": ood.short_markdown},
 }
 if scale.RECORD.exists():  # it takes a machine with little else to do
     STUDIES["scale.md"] = {"scale": scale.markdown}

@@ -1,5 +1,8 @@
 """Chance comes from `random_state` alone; the global streams are left as they were."""
 
+import os
+import subprocess
+import sys
 from threading import get_ident
 
 import numpy as np
@@ -130,3 +133,14 @@ def test_one_thread_limits_large_work_and_the_number_of_workers():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_wait_asleep_unless_the_user_says_otherwise(given, expected):
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+    environment |= {} if given is None else {"OMP_WAIT_POLICY": given}
+    code = "import bacoun, os, sys; print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == [expected, "False"]  # torch reads it when it is loaded

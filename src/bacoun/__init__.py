@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,10 @@ __all__ = [
     "__version__",
     "decompose",
 ]
+
+# torch's threads wait for each other by spinning, unless this is set before torch is imported. With
+# other jobs on the machine, 100 steps of a network of 512 units took 38 seconds instead of 2.5.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Imported when first asked for: torch takes seconds, and `bacoun --help` does not need it.
 _HOMES = {

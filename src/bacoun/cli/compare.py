@@ -7,7 +7,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,25 +75,27 @@ def compare(
     options = {"target": target, "time": time, "group": group, "max_rows": max_rows}
     facts = {"table": _digest(frame), **options}
     runs = page.with_suffix(".json")
+    cases = _cases(frame, range(seeds), options)
     if overwrite:
         runs.unlink(missing_ok=True)
     _check_same(runs, facts)
+    tasks = _tasks(cases, _installed(names))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # rivals warn about their own convergence
-        tasks = _tasks(frame, names, range(seeds), options)
         record = resume(runs, tasks, facts, on_run=_progress, catch=True)
     wanted = {name: run for name, run in record["runs"].items() if name in tasks}
     summary = Summary.of({**record, "runs": wanted})
     if sys.stderr.isatty():
         typer.echo("\r\033[K", err=True, nl=False)
     write_page(summary, {"table": table.name, "target": target}, page)
-    typer.echo(_as_json(summary, page) if as_json else "")
-    if not as_json:
+    if as_json:
+        typer.echo(_as_json(summary, page))
+    else:
         _show(summary, page)
 
 
 def _chosen(methods: str | None) -> list[str]:
-    """Names of the methods to run, those whose package is missing left out."""
+    """Names of the methods to run."""
     from bacoun.comparison.methods import LIGHT, METHODS
 
     if methods is None:
@@ -107,6 +109,13 @@ def _chosen(methods: str | None) -> list[str]:
         raise ValueError(
             f"--methods must be of {', '.join(METHODS)}; got {', '.join(unknown)}. Check the names."
         )
+    return names
+
+
+def _installed(names: list[str]) -> list[str]:
+    """The methods whose package is there; the others are named."""
+    from bacoun.comparison.methods import METHODS
+
     for name in names:
         if not METHODS[name].is_installed:
             package = METHODS[name].package
@@ -141,26 +150,33 @@ def _check_same(runs: Path, facts: dict[str, Any]) -> None:
     typer.echo(f"bacoun: resuming from '{runs}'.", err=True)
 
 
-def _tasks(
-    frame: pd.DataFrame, names: list[str], seeds: range, options: dict[str, Any]
-) -> dict[str, Callable[[], dict[str, Any]]]:
-    """Every run by its name, "case/seed/method"; a case is made once for all its methods."""
-    from functools import lru_cache
-
+def _cases(
+    frame: pd.DataFrame, seeds: range, options: dict[str, Any]
+) -> dict[str, tuple[int, Callable[[], Any]]]:
+    """By "case/seed", the seed and a function that makes the case once for all its methods."""
     from bacoun.comparison.cases import cases_of
+
+    columns = {name: options[name] for name in ("time", "group")}
+    found: dict[str, tuple[int, Callable[[], Any]]] = {}
+    for seed in seeds:
+        for name, make in cases_of(
+            frame, options["target"], seed=seed, max_train=options["max_rows"], **columns
+        ):
+            found[f"{name.replace('/', '-')}/{seed}"] = seed, lru_cache(maxsize=1)(make)
+    return found
+
+
+def _tasks(
+    cases: dict[str, tuple[int, Callable[[], Any]]], names: list[str]
+) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Every run by its name, "case/seed/method"."""
     from bacoun.comparison.run import DIFFICULTY, measure, measure_difficulty
 
-    target, others = options["target"], {name: options[name] for name in ("time", "group")}
     found: dict[str, Callable[[], dict[str, Any]]] = {}
-    for seed in seeds:
-        for case, make in cases_of(
-            frame, target, seed=seed, max_train=options["max_rows"], **others
-        ):
-            made = lru_cache(maxsize=1)(make)
-            key = f"{case.replace('/', '-')}/{seed}"
-            found[f"{key}/{DIFFICULTY}"] = partial(_run, made, measure_difficulty, seed)
-            for name in names:
-                found[f"{key}/{name}"] = partial(_run, made, measure, name, seed)
+    for key, (seed, made) in cases.items():
+        found[f"{key}/{DIFFICULTY}"] = partial(_run, made, measure_difficulty, seed)
+        for name in names:
+            found[f"{key}/{name}"] = partial(_run, made, measure, name, seed)
     return found
 
 

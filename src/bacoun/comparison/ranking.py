@@ -69,13 +69,13 @@ def holm(p_values: pd.Series) -> pd.Series:
 
     Examples
     --------
-    >>> holm(pd.Series({"a": 0.01, "b": 0.04, "c": 0.03})).tolist()
+    >>> holm(pd.Series({"a": 0.01, "b": 0.04, "c": 0.03})).round(4).tolist()
     [0.03, 0.06, 0.06]
     """
     ordered = p_values.sort_values()
     factors = np.arange(len(ordered), 0, -1)
     corrected = np.maximum.accumulate(np.minimum(ordered.to_numpy() * factors, 1.0))
-    return pd.Series(corrected, index=ordered.index)[p_values.index].round(12)
+    return pd.Series(corrected, index=ordered.index)[p_values.index]
 
 
 def draw_ranks(rankings: dict[str, Ranking], path: str | os.PathLike[str]) -> None:
