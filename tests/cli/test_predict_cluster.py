@@ -19,7 +19,6 @@ from bacoun.cli import main
 from bacoun.tabular import Scorer, TableModel
 from bacoun.tabular.parts import PartWriter, survey_file
 
-dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 IRIS = load_iris(as_frame=True).frame.rename(columns={"target": "kind"})
@@ -40,21 +39,6 @@ def folder(tmp_path_factory):
         rows = rows.iloc[: -number or None].assign(visit=np.arange(len(rows) - number))
         rows.to_parquet(folder / "new" / f"{number}.parquet", row_group_size=ROWS, index=False)
     return folder
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """A scheduler and two worker processes, as a user would have started them.
-
-    They are forked from a process that has imported torch, which takes longer than all else.
-    """
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        distributed.utils.get_mp_context().set_forkserver_preload(
-            ["distributed", "bacoun.tabular.scorer"]
-        )
-        with distributed.LocalCluster(processes=True, silence_logs=50, **options) as cluster:
-            yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from joblib import effective_n_jobs
+from joblib import cpu_count, effective_n_jobs
 from sklearn.tree import DecisionTreeClassifier
 from torch import Generator, Tensor
 
@@ -83,8 +83,9 @@ class Forest:
             tree.fit(table[bag], classes[bag], sample_weight=weights[bag], check_input=False)
             return _nodes(tree, len(counts))
 
-        # Growing a tree releases the interpreter lock.
-        with ThreadPoolExecutor(effective_n_jobs(n_jobs)) as pool:
+        # Growing a tree releases the interpreter lock. A cluster has more jobs than this machine.
+        n_threads = min(effective_n_jobs(n_jobs), cpu_count())
+        with ThreadPoolExecutor(n_threads) as pool:
             trees = list(pool.map(grow, range(self.n_trees)))
         sizes = np.array([len(tree.features) for tree in trees])
         roots = sizes.cumsum() - sizes
