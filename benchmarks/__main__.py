@@ -2,8 +2,8 @@
 
     python -m benchmarks            all benchmarks
     python -m benchmarks samplers   one of them; ablations, accidents, accuracy, bounds, deferral,
-                                    explanations, fit_time, ood, scale, scoring and wide have their
-                                    own records; ood-slow extends that of ood by slow methods
+                                    explanations, fit_time, ood, out_of_core, scale, scoring and
+                                    wide have their own records; ood-slow extends that of ood
 
 Each measurement runs in its own process, so that its peak memory can be measured and a sampler
 that takes longer than twenty minutes can be stopped.
@@ -38,6 +38,7 @@ from benchmarks import (
     explanations,
     fit_time,
     ood,
+    out_of_core,
     scale,
     scoring,
     wide,
@@ -61,6 +62,7 @@ STUDIES = {
     "explanations": explanations.main,
     "fit_time": fit_time.main,
     "ood": ood.main,
+    "out_of_core": out_of_core.main,
     "ood-slow": partial(ood.main, slow=True),
     "scale": scale.main,
     "scoring": scoring.main,

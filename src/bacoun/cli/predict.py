@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bacoun.cli.output import check_out, row_progress
-from bacoun.cli.predict_many import is_many, predict_many
+from bacoun.cli.predict_many import is_many, predict_many, refuse_both
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,11 +64,7 @@ def predict(
     Example: `bacoun predict model new.csv --out scored.csv`
     """
     if is_many(new) or workers is not None or scheduler is not None:
-        if workers is not None and scheduler is not None:
-            raise ValueError(
-                "give either --scheduler ADDRESS or --workers N; got both. A scheduler has workers "
-                "of its own."
-            )
+        refuse_both(workers, scheduler)
         predict_many(model, new, _folder(out, as_json, overwrite), because, workers, scheduler)
     else:
         _predict_one(

@@ -19,6 +19,15 @@ def is_many(new: str) -> bool:
     return "://" in new or (has_magic(new) and not Path(new).exists())
 
 
+def refuse_both(workers: int | None, scheduler: str | None) -> None:
+    """Refuse options that contradict each other."""
+    if workers is not None and scheduler is not None:
+        raise ValueError(
+            "give either --scheduler ADDRESS or --workers N; got both. A scheduler has workers of "
+            "its own."
+        )
+
+
 def predict_many(
     model: Path, new: str, out: str, because: bool, workers: int | None, scheduler: str | None
 ) -> None:

@@ -11,6 +11,7 @@ from bacoun.tabular.writing import write_table
 if TYPE_CHECKING:
     from bacoun.tabular.encoding import Column, TableEncoder, find_ids
     from bacoun.tabular.model import TableModel
+    from bacoun.tabular.out_of_core import fit_files
     from bacoun.tabular.scorer import Scorer
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "TableEncoder",
     "TableModel",
     "find_ids",
+    "fit_files",
     "read_table",
     "stream_table",
     "survey_table",
@@ -33,6 +35,7 @@ _HOMES = {
     "TableEncoder": "encoding",
     "TableModel": "model",
     "find_ids": "encoding",
+    "fit_files": "out_of_core",
 }
 
 

@@ -63,10 +63,12 @@ class ThisProcess:
         on_done: Callable[[Item], None] = _ignore,
     ) -> Result:
         """See `Engine.run`."""
-        results = []
+        results: list[Result] = []
         for item in items:
             results.append(function(item))
             on_done(item)
+            if len(results) == _FAN_IN:
+                results = [merge(results)]
         return merge(results)
 
 

@@ -14,6 +14,13 @@ _MIN_ROWS = 5  # of each class, to train and to calibrate on
 
 def read_labels(frame: pd.DataFrame, target: str) -> np.ndarray:
     """Labels (N,) in the column `target`: text, booleans, integers or whole floats."""
+    labels = label_values(frame, target)
+    _check_classes(labels, target)
+    return labels
+
+
+def label_values(frame: pd.DataFrame, target: str) -> np.ndarray:
+    """The same, of some rows of a table: not every class need have enough of them."""
     check_names(frame)
     if target not in frame:
         raise ValueError(
@@ -34,9 +41,7 @@ def read_labels(frame: pd.DataFrame, target: str) -> np.ndarray:
             f"column '{target}' must hold labels of one type, text, integers or booleans; got "
             f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Convert them."
         )
-    labels = np.array(values)
-    _check_classes(labels, target)
-    return labels
+    return np.array(values)
 
 
 def _check_classes(labels: np.ndarray, target: str) -> None:

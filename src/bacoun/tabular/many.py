@@ -132,6 +132,16 @@ def find_files(pattern: str) -> list[str]:
     return [filesystem.unstrip_protocol(each) for each in found]
 
 
+def survey_files(files: Sequence[str], engine: Engine) -> list[FileSurvey]:
+    """Read the footers of Parquet files, which must have at least one row."""
+    surveys = engine.run(survey_file, files, _concatenated)
+    if not any(survey.groups for survey in surveys):
+        raise ValueError(
+            f"the files must have at least one row; {listed(files, most=2)} have none."
+        )
+    return surveys
+
+
 def check_folder(out: str, files: Sequence[str]) -> None:
     """Refuse a folder for parts that is a file, or that holds one of the files to score."""
     folder, filesystem = located(out)
@@ -161,14 +171,10 @@ def plan(scorer: Scorer, files: Sequence[str], out: str, engine: Engine) -> Plan
         Where footers are read.
     """
     folder, filesystem = located(out)
-    surveys = engine.run(survey_file, files, _concatenated)
+    surveys = survey_files(files, engine)
     for survey in surveys:
         _check_columns(scorer, survey)
     groups = [group for survey in surveys for group in survey.groups]
-    if not groups:
-        raise ValueError(
-            f"the files must have at least one row; {listed(files, most=2)} have none."
-        )
     filesystem.makedirs(folder, exist_ok=True)
     writer = PartWriter(scorer, filesystem.unstrip_protocol(folder))
     names = {writer.name(group) for group in groups}

@@ -79,6 +79,14 @@ class RowGroup:
                 frame.index = pd.RangeIndex(start, start := start + len(frame))
                 yield frame
 
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Say in an error, which names the row within the row group, which row group it is."""
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(f"row group {self.number} of '{self.file}': {error}") from None
+
 
 class FileSurvey(NamedTuple):
     """Columns and row groups of a Parquet file; those without rows are left out."""
@@ -138,18 +146,13 @@ class PartWriter:
         facts: dict[str, str] = {}
         with atomic_file(path, filesystem) as raw, parquet_writer(raw, facts) as write:
             for frame in group.frames():
-                scored = self._scored(group, frame)
+                with group.named():
+                    scored = self.scorer.join(frame)
                 counts += count(scored)
                 write(scored)
             source = {"file": group.file, "row_group": group.number}
             facts[_KEY] = json.dumps(source | {"counts": [[*key, n] for key, n in counts.items()]})
         return counts
-
-    def _scored(self, group: RowGroup, frame: pd.DataFrame) -> pd.DataFrame:
-        try:
-            return self.scorer.join(frame)
-        except ValueError as error:  # names the row, within the row group
-            raise ValueError(f"row group {group.number} of '{group.file}': {error}") from None
 
 
 def count(scored: pd.DataFrame) -> Counts:
