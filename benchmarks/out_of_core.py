@@ -213,15 +213,14 @@ def verdict(record: Record) -> str:
     judged = [name for name in one if name == "accuracy" or name.startswith("AUROC")]
     worst = min(other[name] - one[name] for name in judged)
     memory = other["peak megabytes"] / 1024
-    kept = worst >= -DIFFERENCE and memory <= GIGABYTES
+    kept = "within" if worst >= -DIFFERENCE and memory <= GIGABYTES else "not within"
     busy = max(one["load of the machine before"], other["load of the machine before"]) > 0.2
     return (
         f"{other['rows']:,} rows were fitted within {memory:.1f} GB in "
         f"{other['seconds of fit'] / 60:.0f} minutes{', beside other work' if busy else ''}. "
         f"Compared with a fit of {one['rows']:,} rows in memory, accuracy and AUROC change by "
-        f"{worst:+.4f} at worst ({'at most' if kept else 'not within'} {DIFFERENCE} was promised). "
-        f"The coreset of the posterior differs by {other['coreset difference']:.2f} nats from all "
-        "rows."
+        f"{worst:+.4f} at worst, {kept} the promised {DIFFERENCE} and {GIGABYTES:.0f} GB. The "
+        f"coreset of the posterior differs by {other['coreset difference']:.2f} nats from all rows."
     )
 
 

@@ -15,9 +15,11 @@ from benchmarks import (
     accidents,
     accuracy,
     bounds,
+    costs,
     explanations,
     fit_time,
     ood,
+    out_of_core,
     scale,
     wide,
 )
@@ -36,8 +38,9 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
     "defaults.md": {"ablations": ablations.markdown},
     "../README.md": {"ood": ood.short_markdown},
 }
-if scale.RECORD.exists():  # it takes a machine with little else to do
-    STUDIES["scale.md"] = {"scale": scale.markdown}
+# That of 20 million rows takes a machine with little else to do.
+measured = [study for study in (scale, out_of_core, costs) if study.RECORD.exists()]
+STUDIES["scale.md"] = {study.RECORD.stem: study.markdown for study in measured}
 
 
 def page_text(page: str, text: str) -> str:

@@ -18,7 +18,9 @@ N_ROWS = 5000
 def folder(tmp_path_factory):
     """Models and rows, scored in one process in the place of the first way."""
     folder = tmp_path_factory.mktemp("scale")
-    scale.prepare(folder, N_ROWS, quick=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scale, "N_TRAIN", 500)
+        scale.prepare(folder, N_ROWS, quick=True)
     words = ["predict", f"{folder}/model", f"{folder}/rows/*.parquet", "--no-because"]
     main([*words, "--out", str(scale.output(folder, scale.ONE))])
     return folder

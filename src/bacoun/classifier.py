@@ -216,11 +216,16 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 edge = self._draw_edge(points, generator)
             self.features_ = fit("features", features, points, labels, **edge, **weights)
             learned = features_of(self.features_, points, seen=True)
-            offered: dict[str, Any] = {} if all_rows is None else {"all_rows": all_rows(self)}
+            offered: dict[str, Any] = {}
+            n_rows = len(points)
+            if all_rows is not None:
+                offered["all_rows"] = all_rows(self)
+                n_rows = offered["all_rows"].n_rows
             offered |= {"best_prior_scale": getattr(self.features_, "prior_scale_", None)}
             self.posterior_ = fit("posterior", posterior, learned, labels, **weights, **offered)
             if boundary is not None and self.ood_prior > 0:
-                self.doubt_ = learn_doubt(self._predictor, points, learned, float(self.ood_prior))
+                prior = float(self.ood_prior)
+                self.doubt_ = learn_doubt(self._predictor, points, learned, prior, n_rows)
         return self
 
     def _check_unweighted(self, sample_weight: ArrayLike | None) -> None:
@@ -282,7 +287,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 on_epoch=bar_for("posterior"),
             )
             if self.doubt_ is not None:
-                disagreement = usual_disagreement(self._predictor, features)
+                disagreement = usual_disagreement(self._predictor, features, len(features))
                 self.doubt_ = replace(self.doubt_, disagreement=disagreement)
         self.__dict__.pop("set_scores_", None)  # of the old posterior
         return self

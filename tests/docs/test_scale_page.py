@@ -50,6 +50,15 @@ def test_parts_are_read_in_the_order_of_the_rows():
     assert len(namespace["scored"]) == 2 * len(IRIS)
 
 
-@pytest.mark.parametrize("title", ["Spark", "Ray"])
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Spark",
+        "Ray",
+        "Fit to more rows than fit into memory",
+        "Flows and ensembles on a cluster",
+        "Networks on several processes",
+    ],
+)
 def test_the_other_examples_compile(title):
     compile(code_of(title), "<page>", "exec")

@@ -128,6 +128,6 @@ def test_nothing_moves_and_nothing_differs_if_the_coreset_is_all_rows(rows):
 
 
 def test_more_weights_than_a_hessian_can_hold_are_refused(rows, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_WEIGHTS", 10)
+    monkeypatch.setattr(module, "MOST_WEIGHTS", 10)
     with pytest.raises(ValueError, match="at most 10 weights"):
         densities(rows, 500)

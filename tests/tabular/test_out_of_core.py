@@ -11,7 +11,7 @@ from bacoun.tabular import TableModel, fit_files
 from bacoun.tabular.cluster import DaskCluster
 from bacoun.tabular.out_of_core import FeatureSource
 
-N, N_FILES = 4000, 2
+N, N_FILES = 2400, 2
 RNG = np.random.default_rng(0)
 
 
@@ -35,14 +35,14 @@ TABLE = make_table()
 def pattern(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rows")
     for number, rows in enumerate(np.array_split(np.arange(N), N_FILES)):
-        TABLE.iloc[rows].to_parquet(folder / f"{number}.parquet", row_group_size=500, index=False)
+        TABLE.iloc[rows].to_parquet(folder / f"{number}.parquet", row_group_size=300, index=False)
     return f"{folder}/*.parquet"
 
 
 @pytest.fixture(scope="module")
 def model(fast, pattern):
     classifier = fast(posterior=Laplace(n_draws=200))
-    return fit_files(pattern, "label", sample_rows=800, classifier=classifier)
+    return fit_files(pattern, "label", sample_rows=500, classifier=classifier)
 
 
 def test_all_rows_are_counted_and_a_part_of_them_is_learned_from(model):
@@ -50,7 +50,7 @@ def test_all_rows_are_counted_and_a_part_of_them_is_learned_from(model):
     assert facts["rows"] == N
     assert facts["classes"] == TABLE["label"].value_counts().sort_index().to_dict()
     assert facts["training_rows"] + facts["calibration_rows"] == N
-    assert facts["sampled_rows"] == pytest.approx(800, rel=0.2)
+    assert facts["sampled_rows"] == pytest.approx(500, rel=0.2)
     assert facts["dropped_columns"] == {"id": "id"}
     assert model.classifier.health_.coreset_rows == facts["sampled_rows"]
     assert model.classifier.health_.coreset_difference < 0.5
@@ -63,7 +63,7 @@ def test_the_posterior_is_that_of_all_training_rows(model):
     features = features_of(classifier.features_, points, seen=True)
     labels = torch.from_numpy(np.searchsorted(classifier.classes_, TABLE["label"]))
     means = {}
-    for name, rows in {"all": slice(None), "few": slice(800)}.items():
+    for name, rows in {"all": slice(None), "few": slice(500)}.items():
         head = Laplace(prior_scale=classifier.health_.prior_scale, n_draws=1000)
         head.fit(features[rows], labels[rows], generator=torch.Generator().manual_seed(0))
         means[name] = head.predict_moments(features)[0].numpy()
@@ -93,7 +93,7 @@ def test_two_workers_fit_the_same_model(cluster, fast, model, pattern):
         there = fit_files(
             pattern,
             "label",
-            sample_rows=800,
+            sample_rows=500,
             classifier=fast(posterior=Laplace(n_draws=200)),
             engine=DaskCluster(client),
         )
@@ -116,7 +116,7 @@ def test_features_are_computed_once_and_not_again_after_an_interruption(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(FeatureSource, "_made", counted)
-    options = {"sample_rows": 800, "checkpoint": tmp_path / "checkpoint"}
+    options = {"sample_rows": 500, "checkpoint": tmp_path / "checkpoint"}
     with monkeypatch.context() as patched:
         patched.setattr(Laplace, "_sample", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -155,19 +155,19 @@ def assert_refused(tmp_path, table, message, **options):
 def test_bad_rows_are_refused_with_their_place(tmp_path):
     bad = TABLE.assign(x=TABLE["x"].where(TABLE.index != 1500, np.inf))
     assert_refused(tmp_path, bad, r"row group 1 of '.*': columns must hold finite numbers; 'x'")
-    bad = TABLE.assign(label=TABLE["label"].where(TABLE.index != 2500, None))
+    bad = TABLE.assign(label=TABLE["label"].where(TABLE.index != 2300, None))
     assert_refused(tmp_path, bad, r"row group 2 of '.*': column 'label' must have a label")
 
 
 def test_a_class_that_the_sample_hardly_has_is_named(tmp_path):
     rare = TABLE.assign(label=TABLE["label"].where(TABLE.index >= 8, "odd"))
-    assert_refused(tmp_path, rare, "at least 5 rows in the sample.*'odd' has 8 of 4,000 rows")
+    assert_refused(tmp_path, rare, "at least 5 rows in the sample.*'odd' has 8 of 2,400 rows")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"time": "x"}, "time needs all rows in memory, at most 625; got 4,000"),
+        ({"time": "x"}, "time needs all rows in memory, at most 625; got 2,400"),
         ({"sample_rows": 0}, "sample_rows must be at least 1; got 0"),
         ({"group": "nothing"}, "group must be a column of the table; 'nothing' is not"),
     ],

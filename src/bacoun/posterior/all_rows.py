@@ -21,8 +21,10 @@ from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import newton
 from bacoun.protocols import FeatureRows
 
+MOST_WEIGHTS = 10_000
+"""Dimensions of the posterior, at most: a Hessian of so many takes 800 MB."""
+
 _CORESET = 100_000  # rows
-_MOST_WEIGHTS = 10_000  # of which a Hessian takes 800 MB
 _N_COMPARED = 32  # draws
 _NO_PRIOR = math.inf  # its standard deviation: that of a likelihood alone
 
@@ -98,9 +100,9 @@ class AllRows:
     def __init__(
         self, rows: FeatureRows, coreset: SoftmaxRegression, basis: Tensor, with_intercept: bool
     ) -> None:
-        if math.prod(coreset.shape) > _MOST_WEIGHTS:
+        if math.prod(coreset.shape) > MOST_WEIGHTS:
             raise ValueError(
-                f"a fit to more rows than fit into memory can infer at most {_MOST_WEIGHTS:,} "
+                f"a fit to more rows than fit into memory can infer at most {MOST_WEIGHTS:,} "
                 f"weights, (classes - 1) times features; got {math.prod(coreset.shape):,}. Use "
                 "narrower networks, merge classes, or fit to a sample."
             )
