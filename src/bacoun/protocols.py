@@ -13,7 +13,7 @@ from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from torch import Generator, Tensor
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
 @runtime_checkable
@@ -89,9 +89,9 @@ class FeatureRows(Protocol):
 
     def reduce(
         self,
-        function: Callable[[Tensor, Tensor], Result],
-        merge: Callable[[list[Result]], Result],
-    ) -> Result:
+        function: Callable[[Tensor, Tensor], _Result],
+        merge: Callable[[list[_Result]], _Result],
+    ) -> _Result:
         """Merge the results of `function` on features (n, L) and labels (n,) of each chunk.
 
         Both must be picklable, and `merge` associative.

@@ -169,6 +169,8 @@ def test_a_class_that_the_sample_hardly_has_is_named(tmp_path):
     [
         ({"time": "x"}, "time needs all rows in memory, at most 625; got 2,400"),
         ({"sample_rows": 0}, "sample_rows must be at least 1; got 0"),
+        ({"random_state": -1}, "random_state must be from 0 to 4294967295; got -1"),
+        ({"calibration_share": 2.0}, "calibration_share must"),
         ({"group": "nothing"}, "group must be a column of the table; 'nothing' is not"),
     ],
 )
@@ -185,6 +187,11 @@ def test_bad_options_are_refused(tmp_path, options, message):
 )
 def test_what_needs_all_rows_in_memory_is_refused(fast, tmp_path, changed, message):
     assert_refused(tmp_path, TABLE, message, classifier=fast(**changed))
+
+
+def test_a_misspelled_setting_is_refused_before_anything_is_read():
+    with pytest.raises(TypeError, match="'quik'"):
+        fit_files("nowhere/*.parquet", "label", quik=True)
 
 
 def test_files_must_have_the_same_columns(tmp_path):

@@ -9,7 +9,7 @@ from bacoun.storage import plain
 from bacoun.tabular.columns import check_names, is_missing
 from bacoun.tabular.reading import listed
 
-_MIN_ROWS = 5  # of each class, to train and to calibrate on
+MIN_ROWS = 5  # of each class, to train and to calibrate on
 
 
 def read_labels(frame: pd.DataFrame, target: str) -> np.ndarray:
@@ -56,10 +56,10 @@ def _check_classes(labels: np.ndarray, target: str) -> None:
             f"column '{target}' must have at least 2 classes; it has {classes.tolist()[0]!r} in "
             "every row."
         )
-    if counts.min() < _MIN_ROWS:
-        rare = [str(label) for label in classes[counts < _MIN_ROWS]]
+    if counts.min() < MIN_ROWS:
+        rare = [str(label) for label in classes[counts < MIN_ROWS]]
         raise ValueError(
-            f"each class in '{target}' must have at least {_MIN_ROWS} rows; {len(rare)} of "
+            f"each class in '{target}' must have at least {MIN_ROWS} rows; {len(rare)} of "
             f"{len(classes)} have fewer: {listed(rare, 4)}. Add rows, merge classes, or leave "
             "them out."
         )

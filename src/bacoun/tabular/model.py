@@ -176,15 +176,13 @@ class TableModel:
         sampled : Sampled, optional
             What `fit_files` knows about the rows of which `frame` is a sample. None: these are all.
         """
-        bounds: Sequence[float] = _DEFAULT_BOUNDS
-        if max_error != "auto":
-            bounds = [] if max_error is None else [max_error]
-        fractions = {"calibration_share": calibration_share, "false_alarm": false_alarm}
-        fractions |= {"confidence": confidence} | ({"max_error": bounds[0]} if bounds else {})
-        for name, fraction in fractions.items():
-            as_share(name, fraction)
-        if not 0 <= random_state < 2**32:
-            raise ValueError(f"random_state must be from 0 to {2**32 - 1}; got {random_state}.")
+        bounds = check_settings(
+            random_state=random_state,
+            calibration_share=calibration_share,
+            false_alarm=false_alarm,
+            max_error=max_error,
+            confidence=confidence,
+        )
         labels = read_labels(frame, target)
         table = frame.drop(columns=target)
         found = find_ids(table) if sampled is None else sampled.ids
@@ -378,6 +376,31 @@ class TableModel:
                 replacements=Replacements.from_dict(content["replacements"]),
                 profile=TableProfile.from_dict(content["profile"]),
             )
+
+
+def check_settings(
+    *,
+    random_state: int = 0,
+    calibration_share: float = 0.2,
+    false_alarm: float = 0.05,
+    max_error: float | Literal["auto"] | None = "auto",
+    confidence: float = 0.95,
+    **others: Any,
+) -> Sequence[float]:
+    """Refuse numbers that `TableModel.fit` cannot use; return the error bounds to try.
+
+    Other settings than these are ignored.
+    """
+    bounds: Sequence[float] = _DEFAULT_BOUNDS
+    if max_error != "auto":
+        bounds = [] if max_error is None else [max_error]
+    fractions = {"calibration_share": calibration_share, "false_alarm": false_alarm}
+    fractions |= {"confidence": confidence} | ({"max_error": bounds[0]} if bounds else {})
+    for name, fraction in fractions.items():
+        as_share(name, fraction)
+    if not 0 <= random_state < 2**32:
+        raise ValueError(f"random_state must be from 0 to {2**32 - 1}; got {random_state}.")
+    return bounds
 
 
 def _period(name: str | None, table: pd.DataFrame, times: np.ndarray) -> str:

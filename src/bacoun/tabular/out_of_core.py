@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
+from inspect import signature
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,15 +31,15 @@ from bacoun.atomic import atomic_write
 from bacoun.checkpoint import Checkpoint
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.prediction import features_of
-from bacoun.protocols import FeatureRows, Result
+from bacoun.protocols import FeatureRows
 from bacoun.randomness import one_thread
 from bacoun.serialization import pack_step, unpack_step
 from bacoun.storage import read_checksum, read_folder, write_folder
-from bacoun.tabular.cluster import Engine, ThisProcess
+from bacoun.tabular.cluster import Engine, Result, ThisProcess
 from bacoun.tabular.encoding import TableEncoder, find_ids
-from bacoun.tabular.labels import label_values
+from bacoun.tabular.labels import MIN_ROWS, label_values
 from bacoun.tabular.many import find_files, survey_files
-from bacoun.tabular.model import Sampled, TableModel
+from bacoun.tabular.model import Sampled, TableModel, check_settings
 from bacoun.tabular.parts import RowGroup, located
 from bacoun.tabular.reading import listed, open_parquet, rows_per_chunk
 from bacoun.tabular.sketch import Sampling, Sketch
@@ -46,7 +47,6 @@ from bacoun.tabular.sketch import Sampling, Sketch
 SAMPLE_ROWS = 500_000
 _MOST_HELD_OUT = 100_000  # rows to calibrate on; more add no certainty worth their time
 _FOLDER = "rows.checkpoint"  # Checkpoint.clear removes what ends so
-_FEWEST = 5  # rows of each class in the sample
 
 
 class Place(NamedTuple):
@@ -89,6 +89,8 @@ def fit_files(
         Arguments of `TableModel.fit`. `time` needs all rows in memory.
     """
     engine = engine or ThisProcess()
+    signature(TableModel.fit).bind(None, target, **settings)  # a misspelled one is refused now
+    check_settings(**settings)
     if sample_rows < 1:
         raise ValueError(f"sample_rows must be at least 1; got {sample_rows}.")
     paths = find_files(files) if isinstance(files, str) else list(files)
@@ -165,12 +167,12 @@ def _sampled(sketch: Sketch) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The sampled and the held-out rows, and the arguments of `Sampled` but the last."""
     train, sampling = sketch.train, sketch.sampling
     drawn = label_values(train, sampling.target)
-    rare = [label for label in sketch.labels if (drawn == label).sum() < _FEWEST]
+    rare = [label for label in sketch.labels if (drawn == label).sum() < MIN_ROWS]
     known = set(label_values(sketch.held_out, sampling.target).tolist())
     if rare or known != set(sketch.labels):
         label = (rare or sorted(set(sketch.labels) - known))[0]
         raise ValueError(
-            f"each class in '{sampling.target}' must have at least {_FEWEST} rows in the sample, "
+            f"each class in '{sampling.target}' must have at least {MIN_ROWS} rows in the sample, "
             f"and one to calibrate on; {label!r} has {sketch.labels[label]:,} of "
             f"{sketch.labels.total():,} rows in all. Raise sample_rows, merge classes, or leave it "
             "out."
