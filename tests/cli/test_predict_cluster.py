@@ -149,6 +149,7 @@ def test_addresses_in_memory_work_in_one_process(folder):
 # --- a cluster ------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("cluster")  # these workers are forked from the same process
 def test_local_workers_give_the_answer_of_one_process(words, expected, tmp_path, capsys):
     main([*words, "--out", str(tmp_path / "out"), "--workers", "2"])
     said = capsys.readouterr()

@@ -12,7 +12,7 @@ from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.reduction import Spectrum, reduce
 from bacoun.posterior.whitening import newton
 
-N, N_CLASSES = 4000, 3
+N, N_CLASSES = 3000, 3
 
 
 @dataclass
@@ -100,7 +100,7 @@ def moments(head, features):
     return draws.mean(dim=0), draws.std(dim=0)
 
 
-@pytest.mark.parametrize("head", [HMC(n_draws=500), Laplace(n_draws=2000)])
+@pytest.mark.parametrize("head", [HMC(n_draws=300), Laplace(n_draws=2000)])
 def test_a_sample_with_all_rows_gives_the_posterior_of_all_rows(rows, head, monkeypatch):
     monkeypatch.setattr(module, "_CORESET", 1000)
     generator = torch.Generator().manual_seed(1)
