@@ -44,6 +44,10 @@ def rows():
     return Chunks(features, labels)
 
 
+def noise(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
 def with_ones(features):
     return torch.cat([features, torch.ones(len(features), 1, dtype=features.dtype)], dim=1)
 
@@ -84,7 +88,7 @@ def test_value_gradient_and_hessian_are_those_of_all_rows_by_one_pass(rows):
 def test_moved_draws_have_the_mode_and_the_curvature_of_all_rows(rows):
     chunked, whole, mode_of_all = densities(rows, 500)
     mode = newton(chunked.coreset, torch.zeros_like(mode_of_all))
-    around = 0.01 * torch.randn(4000, *mode.shape, dtype=mode.dtype)
+    around = 0.01 * noise(4000, *mode.shape)
     moved, _ = chunked.move(mode + around[None], mode)
     at_mode, _ = chunked.move(mode[None, None], mode)
     torch.testing.assert_close(at_mode[0, 0], mode_of_all, atol=1e-4, rtol=0)
@@ -121,7 +125,7 @@ def test_a_sample_with_all_rows_gives_the_posterior_of_all_rows(rows, head, monk
 
 def test_nothing_moves_and_nothing_differs_if_the_coreset_is_all_rows(rows):
     chunked, _, mode = densities(rows, N)
-    draws = mode + 0.02 * torch.randn(2, 20, *mode.shape, dtype=mode.dtype)
+    draws = mode + 0.02 * noise(2, 20, *mode.shape)
     moved, difference = chunked.move(draws, mode)
     torch.testing.assert_close(moved, draws, atol=1e-5, rtol=0)
     assert difference == pytest.approx(0, abs=1e-4)
