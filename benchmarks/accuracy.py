@@ -34,7 +34,7 @@ from bacoun.comparison.metrics import quality_of
 from bacoun.tabular.encoding import TableEncoder
 from benchmarks import record as records
 from benchmarks.detectors import Preprocessing, categories_in
-from benchmarks.record import Record, markdown_table, mean_of, rich_table
+from benchmarks.record import Record, markdown_table, mean_of, rich_table, seeds_in
 
 RECORD = Path(__file__).with_suffix(".json")
 SEEDS = (0, 1, 2, 3, 4)
@@ -277,11 +277,12 @@ def parts(record: Record) -> Iterator[tuple[str, tuple[list[str], list[list[str]
     ten = [f"{table}, {ROWS_OF_LARGE} rows" for table in LARGE]
     for title, tables, methods in (
         ("Means over tables, at most 3000 training rows", TABLES, QUICK),
-        ("Means over large tables, 10,000 training rows, one seed", ten, LARGE_METHODS),
-        ("Means over small tables, with BNN, one seed of it", SMALL, tuple(METHODS)),
+        ("Means over large tables, 10,000 training rows", ten, LARGE_METHODS),
+        ("Means over small tables, with BNN", SMALL, tuple(METHODS)),
     ):
         if n_tables := len(means(record, "accuracy", tables, methods)):
-            yield f"{title} ({n_tables} tables)", summary_rows(record, tables, methods)
+            seeds = seeds_in(name for name in record["runs"] if name.split("/")[0] in tables)
+            yield f"{title} ({n_tables} tables, {seeds})", summary_rows(record, tables, methods)
     for measure in ("Accuracy", "Log loss"):
         yield measure, table_rows(record, measure.lower())
 

@@ -13,23 +13,23 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from pandas.api import types
-from sklearn.covariance import LedoitWolf
-from sklearn.ensemble import IsolationForest
 from sklearn.model_selection import train_test_split
-from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 
+from bacoun.comparison.detectors import (
+    isolation_forest,
+    knn_distance,
+    local_outlier_factor,
+    mahalanobis,
+)
 from bacoun.deferral import conformal_threshold
 from bacoun.tabular import TableModel
 
 FALSE_ALARM = 0.05
-N_NEIGHBORS = 5
 CALIBRATION_SHARE = 0.2
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}"
 
 Detector = Callable[[pd.DataFrame], np.ndarray]
 """Takes N rows; returns which of them (N,) are flagged."""
-Scorer = Callable[[np.ndarray], np.ndarray]
-"""Takes preprocessed points (N, D); returns scores (N,), higher for stranger ones."""
 
 
 # --- columns --------------------------------------------------------------------------------------
@@ -116,32 +116,9 @@ class Preprocessing:
 # --- rivals ---------------------------------------------------------------------------------------
 
 
-def isolation_forest(points: np.ndarray, seed: int) -> Scorer:
-    """Isolation forest of 100 trees."""
-    forest = IsolationForest(random_state=seed).fit(points)
-    return lambda new: -forest.score_samples(new)
-
-
-def nearest_neighbors(points: np.ndarray, seed: int) -> Scorer:
-    """Distance to the fifth nearest training row."""
-    neighbors = NearestNeighbors(n_neighbors=N_NEIGHBORS).fit(points)
-    return lambda new: neighbors.kneighbors(new)[0][:, -1]
-
-
-def local_outlier_factor(points: np.ndarray, seed: int) -> Scorer:
-    """Local outlier factor of 20 neighbors."""
-    factor = LocalOutlierFactor(novelty=True).fit(points)
-    return lambda new: -factor.score_samples(new)
-
-
-def mahalanobis(points: np.ndarray, seed: int) -> Scorer:
-    """Mahalanobis distance with the covariance shrunk after Ledoit and Wolf."""
-    return LedoitWolf().fit(points).mahalanobis
-
-
 RIVALS = {
     "isolation forest": isolation_forest,
-    "kNN": nearest_neighbors,
+    "kNN": knn_distance,
     "LOF": local_outlier_factor,
     "Mahalanobis": mahalanobis,
 }
@@ -165,9 +142,10 @@ def fit_rivals(train: pd.DataFrame, labels: pd.Series, seed: int) -> dict[str, D
     )
     preprocessing = Preprocessing().fit(fitting)
     points, held_out = preprocessing.transform(fitting), preprocessing.transform(calibration)
+    one_class = np.zeros(len(points))  # one Gaussian for all rows: no rival here knows the labels
 
-    def detector(fit: Callable[[np.ndarray, int], Scorer]) -> Detector:
-        score = fit(points, seed)
+    def detector(fit: Callable[..., Any]) -> Detector:
+        score = fit(points, one_class, seed).score
         threshold = conformal_threshold(score(held_out), FALSE_ALARM)
         return lambda frame: score(preprocessing.transform(frame)) > threshold
 
@@ -261,13 +239,12 @@ class Outside:
         self.train = train
         self.preprocessing = Preprocessing().fit(train)
         points = self.preprocessing.transform(train)
-        self.neighbors = NearestNeighbors(n_neighbors=N_NEIGHBORS).fit(points)
-        self.farthest = self.neighbors.kneighbors()[0][:, -1].max()  # each row without itself
+        self.distance = knn_distance(points, np.zeros(len(points)), 0)
 
     def __call__(self, frame: pd.DataFrame) -> np.ndarray:
         """Which rows (N,) are outside."""
         points = self.preprocessing.transform(frame, errors="coerce")
-        far = self.neighbors.kneighbors(points)[0][:, -1] > self.farthest
+        far = self.distance.score(points) > self.distance.known.max()
         return np.any([far, *(self.impossible(frame[name]) for name in self.train)], axis=0)
 
     def impossible(self, column: pd.Series) -> np.ndarray:

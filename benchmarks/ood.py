@@ -35,7 +35,7 @@ from bacoun.comparison.run import (
     shift_table,
 )
 from benchmarks import record as records
-from benchmarks.record import Record, markdown_table, rich_table
+from benchmarks.record import Record, markdown_table, rich_table, seeds_in
 
 RECORD = Path(__file__).with_suffix(".json")
 CHART = Path(__file__).parents[1] / "docs" / "images" / "ood-ranks.png"
@@ -358,7 +358,7 @@ def markdown(record: Record) -> str:
     half = report_half(record)
     areas = shift_table(half, "auroc")
     parts = [
-        f"{len(areas)} shifts of tables that nothing was chosen on:",
+        f"{len(areas)} shifts of tables that nothing was chosen on, {seeds_in(half['runs'])}:",
         markdown_table(*summary_rows(half)),
         "p-values, ours against each other, Wilcoxon's signed-rank test over shifts with Holm's "
         "correction:",

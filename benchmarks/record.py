@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -39,6 +39,12 @@ def tasks(
     """One task "table/seed" for each table and seed, all tables of a seed first."""
     pairs = [(table, seed) for seed in seeds for table in tables]
     return {f"{table}/{seed}": partial(measure, table, seed) for table, seed in pairs}
+
+
+def seeds_in(runs: Iterable[str]) -> str:
+    """How many seeds there are among runs named "case/seed/method", in words."""
+    n_seeds = len({name.split("/")[1] for name in runs})
+    return "one seed" if n_seeds == 1 else f"{n_seeds} seeds"
 
 
 def mean_of(values: list[float | None]) -> float | None:

@@ -55,7 +55,10 @@ def main() -> None:
     out = parser.parse_args().out
     console = Console(width=110)
     X, y = gaussian_mixture(500, random_state=0)
-    table = Table(title="The paper's GMM table, entropies in nats (largest possible: 1.10)")
+    table = Table(
+        title="The paper's GMM table, entropies in nats (largest possible: 1.10)",
+        caption="Our means are twice the printed ones, which allow an accuracy of 0.746 at most.",
+    )
     table.add_column("model", no_wrap=True)
     headings = [
         f"{part} {region}" for part in ("aleat.", "epist.") for region in ("in", "out", "mid")

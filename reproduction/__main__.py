@@ -42,7 +42,10 @@ def reproduce(
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
     page: Annotated[
         Path | None,
-        typer.Option(help="Also write the claims of the paper to this file."),
+        typer.Option(help="Also write the claims to this file, and the pages beside it."),
+    ] = None,
+    readme: Annotated[
+        Path | None, typer.Option(help="Also write the tables of this README.")
     ] = None,
 ) -> None:
     """Run an experiment of the paper, print its table and draw its figures.
@@ -70,10 +73,19 @@ def reproduce(
             )
         _show(experiment, records, folder)
     if page is not None:
+        from reproduction.pages.blocks import write_tables
         from reproduction.pages.paper_page import write_page
+        from reproduction.pages.readings_page import write_readings
 
         write_page(folder, page)
-        typer.echo(f"wrote {page}")
+        write_readings(folder, page.with_name("readings.md"))
+        write_tables(folder, page.parent)
+        typer.echo(f"wrote {page} and the pages beside it")
+    if readme is not None:
+        from reproduction.pages.readme_tables import write_readme
+
+        write_readme(folder, readme)
+        typer.echo(f"wrote {readme}")
 
 
 @contextmanager

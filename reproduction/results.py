@@ -78,8 +78,12 @@ def load_records(folder: Path, experiment: str) -> list[Record]:
     return [Record.load(path) for path in sorted((folder / experiment).glob("*.json"))]
 
 
-def number(record: Record, path: str) -> float | None:
-    """The number at "epistemic/in", or None."""
+def number_at(record: Record, path: str) -> float | None:
+    """The number at "epistemic/in", or None; "change/epistemic/ood" is epistemic OOD / In - 1."""
+    if path.startswith("change/"):
+        _, part, region = path.split("/")
+        there, inside = (number_at(record, f"{part}/{name}") for name in (region, "in"))
+        return None if there is None or inside is None else there / inside - 1
     value: Any = record.numbers
     for key in path.split("/"):
         if not isinstance(value, dict) or key not in value:
@@ -91,7 +95,7 @@ def number(record: Record, path: str) -> float | None:
 def across_seeds(records: list[Record], method: str, path: str) -> np.ndarray:
     """The number at `path` for every seed of a method, in the order of seeds."""
     own = sorted((r for r in records if r.method == method), key=lambda record: record.seed)
-    found = [number(record, path) for record in own]
+    found = [number_at(record, path) for record in own]
     return np.array([value for value in found if value is not None])
 
 

@@ -14,6 +14,7 @@ import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
+from reproduction.methods import make_method
 from reproduction.results import Record, load_records, record_path
 from reproduction.schema import Experiment
 from reproduction.studies import STUDIES
@@ -88,12 +89,19 @@ def _run_one(
 
 def _settings(experiment: Experiment, method: str) -> dict[str, Any]:
     """All settings that decide a record, apart from its seed."""
-    return {
+    own = experiment.methods[method]
+    settings = {
         "study": experiment.study,
         "dataset": experiment.dataset,
         "options": experiment.options,
-        "method": experiment.methods[method],
+        "method": own,
     }
+    if "preset" not in own:
+        return settings
+    # What a preset stands for may change, and its records with it.
+    values = make_method(own, seed=0).get_params().items()
+    plain = {name: str(value) for name, value in values if not hasattr(value, "get_params")}
+    return settings | {"preset": plain}
 
 
 def _is_done(experiment: Experiment, folder: Path, method: str, seed: int) -> bool:

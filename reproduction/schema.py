@@ -6,6 +6,7 @@ title, study, seeds      what is measured, and how often
 [methods.NAME]           kind, preset and settings of a classifier
 [published.NAME]         the paper's numbers, printed beside ours
 columns                  which numbers the table shows
+further_columns          those of a second table
 [quick]                  merged on top of all that for a run of seconds
 """
 
@@ -31,13 +32,19 @@ Table = dict[str, Any]
 
 _ORDER = (  # of the paper
     "pathology",
+    "readings-gmm",
+    "readings-moons",
+    "readings-wine",
     "gmm",
+    "gmm-printed",
     "moons",
     "wine",
     "outliers",
     "architectures",
     "width",
     "attack",
+    "gp-limit",
+    "diagnosis",
     "halo",
     "left-out-choice",
     "left-out",
@@ -46,7 +53,6 @@ _ORDER = (  # of the paper
     "shifts",
     "mnist",
     "mnist-full",
-    "mnist-paper",
     "mnist-examples",
     "mnist-rotations",
     "mnist-noise",
@@ -111,6 +117,7 @@ class _File(BaseModel):
     study: str
     seeds: list[int]
     columns: list[str]
+    further_columns: list[str] = []
     dataset: KindTable
     methods: dict[str, KindTable]
     options: Options = {}

@@ -57,6 +57,23 @@ def test_l2_is_the_ridge_penalty_on_the_summed_loss_without_biases(l2):
     torch.testing.assert_close(found, ridge, atol=1e-4, rtol=0)
 
 
+def test_l2_over_a_batch_is_stronger_by_the_number_of_batches():
+    data = line()
+
+    def weights(**penalty):
+        module = linear(3)
+        settings = {"epochs": 5, "batch_size": 10, "learning_rate": 0.05}
+        loss = half_squared_error(module)
+        train(module, loss, data, **settings, **penalty, generator=generator())
+        return module.weight.detach()
+
+    over_batch = weights(l2=1.0, l2_over="batch")
+    torch.testing.assert_close(over_batch, weights(l2=4.0))  # 40 rows in batches of 10
+    assert not torch.allclose(over_batch, weights(l2=1.0))
+    with pytest.raises(ValueError, match="l2_over must be 'rows' or 'batch'; got 'epoch'"):
+        weights(l2_over="epoch")
+
+
 def test_l2_is_the_penalty_of_logistic_regression_too():
     x, _ = line(60)
     labels = (x[:, 0] + 0.5 * x[:, 1] > 0.3).long()

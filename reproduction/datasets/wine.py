@@ -43,7 +43,7 @@ def load_wine(random_state: int = 0) -> Dataset:
     ood[:, 0] += train[:, 0].std() * rng.normal(10, 1, len(test))
     regions = {
         "in": test,
-        "in, unseen": test[~_occurs_in(train, test)],
+        "in, unseen": test[~occurs_in(train, test)],
         "held-out": points[np.isin(quality, _HELD_OUT)],
         "6": points[quality == _BETWEEN],
         "ood": ood,
@@ -64,7 +64,7 @@ def read_wine_quality() -> pd.DataFrame:
         return pd.read_csv(file, sep=";", compression="gzip")
 
 
-def _occurs_in(known: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def occurs_in(known: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Whether each of `rows` (n, D) is also a row of `known` (N, D)."""
     seen = {row.tobytes() for row in known}
     return np.array([row.tobytes() in seen for row in rows])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from reproduction.pages.tables import spread
-from reproduction.results import across_seeds, load_records
+from reproduction.results import load_records, number_at
 from reproduction.schema import names
 
 from bacoun.uncertainty import rank_correlation
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be decided"
+HOLDS, FAILS, UNDECIDED, OPEN = "holds", "does not hold", "undecided", "not measured"
+PAPER, OURS = "BaCOUn, paper", "BaCOUn"  # the paper's recipe and our default
+BOTH = (PAPER, OURS)
 
 
 class Results:
@@ -22,23 +25,29 @@ class Results:
     def __init__(self, folder: Path) -> None:
         self.records = {name: load_records(folder, name) for name in names()}
 
-    def values(self, experiment: str, method: str, path: str) -> np.ndarray:
-        """One value for each seed; KeyError if nothing was measured."""
-        found = across_seeds(self.records[experiment], method, path)
-        if len(found) == 0:
+    def values(self, experiment: str, method: str, path: str) -> pd.Series:
+        """The value of each seed, by seed; KeyError if nothing was measured."""
+        found = {
+            record.seed: number_at(record, path)
+            for record in self.records[experiment]
+            if record.method == method
+        }
+        measured = pd.Series(found, dtype=float).dropna().sort_index()
+        if len(measured) == 0:
             raise KeyError(f"{experiment}: no {path} of {method}")
-        return found
+        return measured
 
-    def mean(self, experiment: str, method: str, path: str) -> float:
-        """Mean over seeds."""
-        return float(self.values(experiment, method, path).mean())
+    def measured(self, experiment: str, methods: Iterable[str]) -> list[str]:
+        """Those of the methods that there are records of."""
+        known = {record.method for record in self.records[experiment]}
+        return [method for method in methods if method in known]
 
     def show(self, experiment: str, method: str, path: str) -> str:
         """Mean ± standard deviation over seeds."""
-        return spread(self.values(experiment, method, path))
+        return spread(self.values(experiment, method, path).to_numpy())
 
-    def rank_correlations(self, experiment: str, method: str, to: str) -> np.ndarray:
-        """Rank correlation of two methods' maps of total uncertainty, for each seed."""
+    def rank_correlations(self, experiment: str, method: str, to: str) -> pd.Series:
+        """Rank correlation of two methods' maps of total uncertainty, by seed."""
         maps = {
             (record.method, record.seed): record.arrays["map total"].astype(float).ravel()
             for record in self.records[experiment]
@@ -47,24 +56,77 @@ class Results:
         seeds = sorted(seed for name, seed in maps if name == method and (to, seed) in maps)
         if not seeds:
             raise KeyError(f"{experiment}: no maps of {method} and {to}")
-        return np.array([rank_correlation(maps[method, s], maps[to, s]) for s in seeds])
+        return pd.Series({s: rank_correlation(maps[method, s], maps[to, s]) for s in seeds})
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper and the function that checks it: numbers as text, and verdict."""
+    """A statement of the paper and how it is checked.
+
+    Attributes
+    ----------
+    where : str
+        Where the paper makes it.
+    statement : str
+        The claim.
+    measured : callable
+        The numbers it rests on, as text.
+    weigh : callable
+        The verdict about one variant of BaCOUn, the paper's recipe or our default.
+    remark : str
+        What a reader should know besides.
+    shared : bool
+        Whether it is about something else, such as a baseline, so that one verdict is enough.
+    """
 
     where: str
     statement: str
-    check: Callable[[Results], tuple[str, str]]
+    measured: Callable[[Results], str]
+    weigh: Callable[[Results, str], str]
     remark: str = ""
+    shared: bool = False
 
 
-def verdict(*conditions: bool | np.bool_) -> str:
-    """Holds if all conditions do."""
-    return HOLDS if all(bool(condition) for condition in conditions) else FAILS
+def above(one: pd.Series, other: pd.Series | float) -> str:
+    """Whether one number is larger than another, by more than two standard errors over seeds.
+
+    The difference is taken seed by seed. With a single seed nothing is decided.
+
+    Examples
+    --------
+    >>> above(pd.Series({0: 2.0, 1: 2.2}), 1.0), above(pd.Series({0: 0.9, 1: 1.2}), 1.0)
+    ('holds', 'undecided')
+    """
+    difference = (one - other).dropna()
+    if len(difference) < 2:
+        return UNDECIDED
+    mean, error = difference.mean(), difference.std() / np.sqrt(len(difference))
+    if mean > 2 * error:
+        return HOLDS
+    return FAILS if mean < -2 * error else UNDECIDED
 
 
-def listed(results: Results, experiment: str, path: str, methods: tuple[str, ...]) -> str:
+def below(one: pd.Series, other: pd.Series | float) -> str:
+    """The same for a smaller number."""
+    return above(-one, -other)
+
+
+def all_of(verdicts: Iterable[str]) -> str:
+    """Holds if all parts of a claim do; fails if one does."""
+    found = set(verdicts)
+    return next((verdict for verdict in (FAILS, UNDECIDED) if verdict in found), HOLDS)
+
+
+def negated(verdict: str) -> str:
+    """The verdict about the opposite."""
+    return {HOLDS: FAILS, FAILS: HOLDS}.get(verdict, verdict)
+
+
+def any_of(verdicts: Iterable[str]) -> str:
+    """Holds if one of them does; fails if all do."""
+    return negated(all_of(map(negated, verdicts)))
+
+
+def listed(results: Results, experiment: str, path: str, methods: Iterable[str]) -> str:
     """Mean and spread of a number, method by method."""
     return ", ".join(f"{method} {results.show(experiment, method, path)}" for method in methods)

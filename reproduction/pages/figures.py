@@ -10,6 +10,7 @@ from reproduction.pages.drawing import Draw, First, hide_frame, new_figure
 from reproduction.pages.image_figures import sets, single_images
 from reproduction.pages.plane_figures import (
     attack,
+    boundaries,
     decomposition,
     draws,
     outlier_flow,
@@ -53,7 +54,8 @@ def _figures(experiment: Experiment) -> dict[str, Draw]:
         return _BY_STUDY[experiment.study]
     named: dict[str, Draw] = {}
     if "map" in experiment.options:
-        named |= {"decomposition": decomposition, "total": total, "draws": draws}
+        named |= {"boundaries": boundaries, "decomposition": decomposition}
+        named |= {"total": total, "draws": draws}
         if experiment.options.get("rays"):  # without a map, a search over settings: a table
             named["rays"] = rays
     if experiment.name == "wine":
@@ -69,7 +71,10 @@ def _first_seed(experiment: Experiment, records: list[Record]) -> First:
 
 
 def _boxes(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
-    """Box plots of epistemic and aleatoric uncertainty by region; seeds averaged."""
+    """Box plots of epistemic and aleatoric uncertainty by region; seeds averaged.
+
+    On a log scale: uncertainties of some methods are a thousand times those of others.
+    """
     from matplotlib.patches import Patch
 
     regions = {"in": "#4477aa", "held-out": "#ccbb44", "6": "#66ccee", "ood": "#ee6677"}
@@ -93,15 +98,17 @@ def _boxes(experiment: Experiment, first: First, records: list[Record]) -> Figur
                     manage_ticks=False,
                 )
         axis.set_ylabel(f"{part}, nats")
-        axis.set_ylim(0, np.log(2) * 1.02)
+        axis.set_yscale("log")
+        axis.set_ylim(1e-5, 1)
+        axis.axhline(np.log(2), color="#bbbbbb", lw=0.8, ls=":", zorder=0)
         hide_frame(axis)
-    axes[1].set_xticks(range(len(first)), list(first))
+    axes[1].set_xticks(range(len(first)), [method.replace(", ", ",\n") for method in first])
     handles = [
         Patch(facecolor=color, label=name)
         for name, color in zip(names, regions.values(), strict=True)
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False)
-    figure.supxlabel("box: quartiles, whiskers: 5 % to 95 %", fontsize=8)
+    figure.supxlabel("box: quartiles, whiskers: 5 % to 95 %; dotted: log 2, the most", fontsize=8)
     return figure
 
 
@@ -109,6 +116,7 @@ _BY_STUDY: dict[str, dict[str, Draw]] = {
     "pathology": {"logistic": pathology("logistic"), "naive-bayes": pathology("naive bayes")},
     "outliers": {"flow": outlier_flow, "kept": outlier_kept},
     "attack": {"points": attack},
+    "gp-limit": {},
     "images": {"sets": sets},
     "examples": {"bars": single_images},
     "rotations": {"strips": turned},

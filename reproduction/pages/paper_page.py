@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from reproduction.pages.claims import OPEN, Claim, Results
+from reproduction.pages.claims import BOTH, OPEN, Claim, Results
 from reproduction.pages.figures import figure_names
 from reproduction.pages.further_claims import FURTHER_CLAIMS
 from reproduction.pages.image_claims import IMAGE_CLAIMS
@@ -30,12 +30,16 @@ def write_page(folder: Path, page: Path) -> None:
 def page_text(results: Results, folder: Path, page: Path) -> str:
     """The page as Markdown."""
     lines = [_OPENING]
-    checked = [(claim, *_check(claim, results)) for claim in CLAIMS]
-    lines += ["| claim | where | verdict |", "|---|---|---|"]
-    lines += [f"| {claim.statement} | {claim.where} | **{said}** |" for claim, _, said in checked]
-    for claim, measured, said in checked:
-        lines += ["", f"### {claim.statement}", "", f"*{claim.where}.* **{said.capitalize()}.** "]
-        lines[-1] += measured[:1].upper() + measured[1:]
+    verdicts = [_verdicts(claim, results) for claim in CLAIMS]
+    lines += ["| claim | where | the paper's recipe | our default |", "|---|---|---|---|"]
+    for claim, (paper, ours) in zip(CLAIMS, verdicts, strict=True):
+        cells = f"**{paper}** | - |" if claim.shared else f"**{paper}** | **{ours}** |"
+        lines.append(f"| {claim.statement} | {claim.where} | {cells}")
+    for claim, (paper, ours) in zip(CLAIMS, verdicts, strict=True):
+        said = paper if claim.shared else f"the paper's recipe: {paper}; our default: {ours}"
+        measured = _measured(claim, results)
+        lines += ["", f"### {claim.statement}", "", f"*{claim.where}.* **{_sentence(said)}.** "]
+        lines[-1] += _sentence(measured)
         if claim.remark:
             lines += ["", claim.remark]
     lines += ["", "## Tables", ""]
@@ -45,11 +49,26 @@ def page_text(results: Results, folder: Path, page: Path) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _check(claim: Claim, results: Results) -> tuple[str, str]:
+def _verdicts(claim: Claim, results: Results) -> list[str]:
+    """Of the paper's recipe, and of our default."""
+    found = []
+    for variant in BOTH:
+        try:
+            found.append(claim.weigh(results, variant))
+        except KeyError:
+            found.append(OPEN)
+    return found
+
+
+def _measured(claim: Claim, results: Results) -> str:
     try:
-        return claim.check(results)
+        return claim.measured(results)
     except KeyError as missing:
-        return f"not measured yet ({missing.args[0]}).", OPEN
+        return f"not measured yet ({missing.args[0]})."
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _table_of(name: str, records: list[Record], folder: Path, page: Path) -> list[str]:
@@ -69,8 +88,12 @@ def _relative(path: Path, start: Path) -> str:
 _OPENING = """# The paper, claim by claim
 
 What "BaCOUn: Bayesian Classifiers with Out-of-Distribution Uncertainty" says, what we measured, and
-whether it holds. This page is written by `python -m reproduction all --page docs/paper.md` from the
-records in `results/`: each number is a mean ± standard deviation over seeds, each verdict follows
-from a rule in `reproduction/pages/`. "BaCOUn" is the library's default, with doubt;
-"BaCOUn, paper" are the paper's own settings. A baseline that wins is shown as winning.
+whether it holds: for the paper's own recipe ("BaCOUn, paper", without doubt) and for the library's
+default ("BaCOUn", with doubt). This page is written by `python -m reproduction all --page
+docs/paper.md` from the records in `results/`; numbers are means ± standard deviations over seeds.
+
+Each verdict follows from a rule in `reproduction/pages/`, which compares numbers seed by seed. A
+difference of more than two standard errors decides; otherwise the claim is undecided, as it is with
+a single seed. A claim that has several parts holds if all of them do. Where the paper is silent,
+[its settings are read](readings.md) in the way that comes closest to its tables.
 """

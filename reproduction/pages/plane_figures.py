@@ -58,8 +58,22 @@ def decomposition(experiment: Experiment, first: First, records: list[Record]) -
         for axis, part in zip(row[1:], PARTS, strict=True):
             image = heat_map(axis, record.arrays[f"map {part}"], extent, 0, np.log(k), "magma")
         figure.colorbar(image, ax=list(row[1:]), label="nats, 0 to log K", pad=0.01)
-    for axis, title in zip(axes[0], ("regions (grey: unknown)", *PARTS), strict=True):
+    for axis, title in zip(axes[0], ("regions (gray: OOD)", *PARTS), strict=True):
         axis.set_title(title)
+    return figure
+
+
+def boundaries(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
+    """What networks learn: the classes alone, or the classes and the boundary of the data."""
+    shown = [m for m in ("NLM", "BaCOUn, paper", "BaCOUn") if m in first] or list(first)[:3]
+    figure, axes = new_grid(1, len(shown), size=3.0)
+    for axis, method in zip(axes[0], shown, strict=True):
+        record = first[method]
+        k = n_classes_of(record)
+        _classes(axis, record.arrays["map winners"], extent_of(experiment), k)
+        training_points(axis, record)
+        axis.set_title(f"{method}: {'K' if method == 'NLM' else 'K + 1'} classes")
+    figure.supxlabel("gray: out of distribution", fontsize=8)
     return figure
 
 
@@ -122,12 +136,19 @@ def pathology(classifier: str) -> Draw:
     """The figure of one classifier of data against what lies beyond it, by features."""
 
     def draw(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
-        """p(out of distribution) from the features: NLM above, BaCOUn below."""
-        above = [record for method, record in first.items() if method.startswith("NLM")]
-        below = [record for method, record in first.items() if method.startswith("BaCOUn")]
-        figure, axes = new_grid(2, len(above))
-        for row, own in zip(axes, (above, below), strict=True):
-            for axis, record in zip(row, own, strict=True):
+        """p(out of distribution) from the features; a row of NLM, and one of each BaCOUn."""
+        shapes = [m.removeprefix("NLM, ") for m in first if m.startswith("NLM, ")]
+        kinds = [
+            kind
+            for kind in ("NLM", "BaCOUn, paper", "BaCOUn")
+            if all(f"{kind}, {shape}" in first for shape in shapes)
+        ]
+        if not shapes or not kinds:
+            return None
+        figure, axes = new_grid(len(kinds), len(shapes))
+        for row, kind in zip(axes, kinds, strict=True):
+            for axis, shape in zip(row, shapes, strict=True):
+                record = first[f"{kind}, {shape}"]
                 image = heat_map(
                     axis,
                     record.arrays[f"map {classifier}"],
@@ -137,8 +158,8 @@ def pathology(classifier: str) -> Draw:
                     "coolwarm",
                 )
                 training_points(axis, record, "black")
-                share = record.numbers[classifier]["far"]
-                axis.set_title(f"{record.method}\nfar points told apart: {share:.0%}", fontsize=8)
+                share = record.numbers[classifier]["edge"]
+                axis.set_title(f"{record.method}\nthe shell told apart: {share:.0%}", fontsize=8)
         label = f"p(out of distribution) by {classifier} on the features"
         figure.colorbar(image, ax=axes.ravel().tolist(), label=label, pad=0.01)
         return figure
@@ -153,12 +174,13 @@ def outlier_flow(experiment: Experiment, first: First, records: list[Record]) ->
     figure, axes = new_grid(1, 3, size=3.2)
     left, middle, right = axes[0]
     left.scatter(*points[~outlier].T, s=1, color="#4477aa", label="moons")
-    left.scatter(*points[outlier].T, s=4, color="#ee6677", label="planted outliers")
-    left.legend(fontsize=7, loc="upper right", markerscale=2)
+    left.scatter(*points[outlier].T, s=5, color="#ee6677", label="planted outliers")
+    left.legend(fontsize=7, loc="lower left", markerscale=2)
     left.set_title("data with outliers")
-    middle.scatter(*points.T, s=1, color="#bbbbbb")
+    middle.scatter(*points[~outlier].T, s=1, color="#bbbbbb")
+    middle.scatter(*points[outlier].T, s=5, color="#ee6677")
     middle.scatter(*record.arrays["edge"].astype(float).T, s=2, color="#aa3377")
-    middle.set_title("boundary drawn by the flow")
+    middle.set_title("the same flow's boundary, radius 3")
     log_density = record.arrays["map log density"].astype(float)
     image = heat_map(right, log_density, extent_of(experiment), -20, log_density.max(), "viridis")
     right.set_title("log density")
@@ -178,8 +200,9 @@ def outlier_kept(experiment: Experiment, first: First, records: list[Record]) ->
     figure, axes = new_grid(1, len(kept), size=2.6)
     for axis, k in zip(axes[0], kept, strict=True):
         own = likely[:k]
-        colors = np.where(outlier[own], "#ee6677", "#4477aa")
-        axis.scatter(*points[own].T, s=2, c=colors, lw=0)
+        kept_outliers = own[outlier[own]]
+        axis.scatter(*points[own].T, s=2, color="#4477aa", lw=0)
+        axis.scatter(*points[kept_outliers].T, s=8, color="#ee6677", lw=0)  # on top of the moons
         axis.set_title(f"k = {k}: {int(outlier[own].sum())} outliers among them", fontsize=8)
     x0, x1, y0, y1 = extent_of(experiment)
     axes[0][0].set_xlim(x0, x1)

@@ -28,7 +28,18 @@ def note(experiment: Experiment, records: list[Record]) -> str:
         for version in sorted(made_by - {__version__}):
             older.setdefault(version, []).append(method)
     each = [f" Measured with bacoun {v}: {', '.join(names)}." for v, names in older.items()]
-    return text + "".join(each)
+    return text + "".join(each) + _warned(experiment, records)
+
+
+def _warned(experiment: Experiment, records: list[Record]) -> str:
+    """Which methods were said not to have converged, in how many seeds, and the first warning."""
+    told = []
+    for method in experiment.methods:
+        own = [record for record in records if record.method == method]
+        warned = [record.numbers["warnings"][0] for record in own if "warnings" in record.numbers]
+        if warned:
+            told.append(f"{method} in {len(warned)} of {len(own)} seeds ({warned[0].rstrip('.')})")
+    return f" Not converged: {'; '.join(told)}." if told else ""
 
 
 def rows(experiment: Experiment, records: list[Record]) -> Iterator[list[str]]:
@@ -42,7 +53,7 @@ def cell(experiment: Experiment, records: list[Record], method: str, column: str
     """Mean ± spread over seeds, and the published number."""
     values = across_seeds(records, method, column)
     text = spread(values)
-    published = _published(experiment, method, column)
+    published = published_number(experiment, method, column)
     return text if published is None else f"{text} ({number(published)})"
 
 
@@ -71,14 +82,16 @@ def number(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 10 else f"{value:.0f}"
 
 
-def _published(experiment: Experiment, method: str, column: str) -> float | None:
+def published_number(experiment: Experiment, method: str, column: str) -> float | None:
+    """What the paper printed, or None."""
     value: Any = experiment.published.get(method)
     for key in column.split("/"):
         value = value.get(key) if isinstance(value, dict) else None
     return None if value is None else float(value)
 
 
-def _heading(column: str) -> str:
+def heading(column: str) -> str:
+    """The path of a number as the heading of a column."""
     return column.replace("/", " ").replace("_", " ")
 
 
@@ -87,7 +100,7 @@ def terminal_table(experiment: Experiment, records: list[Record]) -> Table:
     table = Table(title=experiment.title, caption=note(experiment, records))
     table.add_column("method")
     for column in experiment.columns:
-        table.add_column(_heading(column), justify="right")
+        table.add_column(heading(column), justify="right")
     for row in rows(experiment, records):
         table.add_row(*row)
     return table
@@ -95,11 +108,17 @@ def terminal_table(experiment: Experiment, records: list[Record]) -> Table:
 
 def markdown_table(experiment: Experiment, records: list[Record]) -> str:
     """For the docs; of sets of images, also every set and every score."""
-    head = ["method", *map(_heading, experiment.columns)]
-    text = "\n".join(
-        [*_lines(head, rows(experiment, records), 1), "", note(experiment, records), ""]
-    )
+    tables = [_of_columns(experiment, records)]
+    if experiment.further_columns:
+        columns = {"columns": experiment.further_columns}
+        tables.append(_of_columns(experiment.model_copy(update=columns), records))
+    text = "\n\n".join([*tables, note(experiment, records), ""]).rstrip("\n") + "\n"
     return text if experiment.study != "images" else f"{text}\n{_image_tables(experiment, records)}"
+
+
+def _of_columns(experiment: Experiment, records: list[Record]) -> str:
+    head = ["method", *map(heading, experiment.columns)]
+    return "\n".join(lines(head, rows(experiment, records), 1))
 
 
 def _image_tables(experiment: Experiment, records: list[Record]) -> str:
@@ -122,11 +141,11 @@ def _image_tables(experiment: Experiment, records: list[Record]) -> str:
         [
             "Uncertainty in nats, mean ± standard deviation over the images of a set:",
             "",
-            *_lines(["method", "part", *(SETS[name] for name in sets)], means, 2),
+            *lines(["method", "part", *(SETS[name] for name in sets)], means, 2),
             "",
             "How well a score tells a set from the test images, as AUROC / AUPR / FPR95:",
             "",
-            *_lines(["method", "score", *(SETS[name] for name in outside)], told, 2),
+            *lines(["method", "score", *(SETS[name] for name in outside)], told, 2),
             "",
         ]
     )
@@ -148,7 +167,7 @@ def _separation(records: list[Record], method: str, score: str, name: str) -> st
     )
 
 
-def _lines(head: list[str], body: Iterable[list[str]], n_labels: int) -> list[str]:
+def lines(head: list[str], body: Iterable[list[str]], n_labels: int) -> list[str]:
     """A table whose first columns are labels, the others numbers."""
     rule = f"|{'---|' * n_labels}{'---:|' * (len(head) - n_labels)}"
     return [f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in body)]

@@ -6,6 +6,8 @@ from reproduction.results import Measured
 from reproduction.schema import Experiment
 from reproduction.studies.attack import attack
 from reproduction.studies.choice import choice
+from reproduction.studies.diagnosis import diagnosis
+from reproduction.studies.gp_limit import gp_limit
 from reproduction.studies.halo import halo
 from reproduction.studies.images import examples, image_sets, morph, noise, rotations
 from reproduction.studies.left_out import left_out
@@ -30,6 +32,8 @@ STUDIES: dict[str, Callable[[Experiment, str, int], Measured]] = {
     "morph": morph,
     "choice": choice,
     "shifts": shifts,
+    "diagnosis": diagnosis,
+    "gp-limit": gp_limit,
 }
 
 __all__ = ["STUDIES"]

@@ -13,10 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.covariance import LedoitWolf
-from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
+from bacoun.comparison.detectors import (
+    Detector,
+    knn_distance,
+    local_outlier_factor,
+    mahalanobis,
+)
 from bacoun.uncertainty import auroc, negative_log_likelihood
 from reproduction.datasets.dataset import Dataset
 from reproduction.datasets.tables import load_table, split_table
@@ -24,9 +28,11 @@ from reproduction.fits import fitted
 from reproduction.results import Measured, over_cases
 from reproduction.schema import Doubt, Experiment, Table
 
-Detector = Callable[[np.ndarray], np.ndarray]
-"""From standardized rows (n, D) to scores (n,), higher for more unusual rows."""
-
+DETECTORS: dict[str, Callable[..., Detector]] = {
+    "knn-distance": knn_distance,
+    "lof": local_outlier_factor,
+    "mahalanobis": mahalanobis,
+}
 SCORES = ("ood_score", "epistemic", "total", "rarity")
 
 
@@ -106,7 +112,7 @@ def _of_classifier(data: Dataset, model: Any) -> dict[str, float]:
 def _of_detector(data: Dataset, kind: str, **settings: Any) -> dict[str, float]:
     started = time.perf_counter()
     scaler = StandardScaler().fit(data.points)
-    score = DETECTORS[kind](scaler.transform(data.points), data.labels, **settings)
+    score = DETECTORS[kind](scaler.transform(data.points), data.labels, seed=0, **settings).score
     seconds = round(time.perf_counter() - started, 3)
     known, unknown = (score(scaler.transform(data.regions[name])) for name in ("in", "out"))
     return {"ood_score": auroc(known, unknown), "seconds": seconds}
@@ -125,35 +131,3 @@ def doubts(model: Any, settings: Doubt | None) -> Iterator[tuple[str, Any]]:
             variant = copy.copy(model)
             variant.doubt_ = replace(doubt, power=power, ood_prior=prior)
             yield f"power {power:g}, prior {prior:g}", variant
-
-
-# --- detectors -----------------------------------------------------------------------------------
-
-
-def knn_distance(points: np.ndarray, labels: np.ndarray, n_neighbors: int = 5) -> Detector:
-    """Distance to the `n_neighbors`-th nearest training point."""
-    neighbors = NearestNeighbors(n_neighbors=n_neighbors).fit(points)
-    return lambda rows: neighbors.kneighbors(rows)[0][:, -1]
-
-
-def local_outlier_factor(points: np.ndarray, labels: np.ndarray, **settings: Any) -> Detector:
-    """How much sparser a point's surroundings are than its neighbors'; Breunig et al. (2000)."""
-    detector = LocalOutlierFactor(novelty=True, **settings).fit(points)
-    return lambda rows: -detector.score_samples(rows)
-
-
-def mahalanobis(points: np.ndarray, labels: np.ndarray) -> Detector:
-    """Squared Mahalanobis distance to the nearest class, each with a covariance of its own.
-
-    Covariances are shrunk as Ledoit and Wolf (2004) do, so that those of small classes can be
-    inverted.
-    """
-    classes = [LedoitWolf().fit(points[labels == label]) for label in np.unique(labels)]
-    return lambda rows: np.min([one.mahalanobis(rows) for one in classes], axis=0)
-
-
-DETECTORS: dict[str, Callable[..., Detector]] = {
-    "knn-distance": knn_distance,
-    "lof": local_outlier_factor,
-    "mahalanobis": mahalanobis,
-}

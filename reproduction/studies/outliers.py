@@ -10,10 +10,11 @@ from bacoun.boundary import FlowOutlierRemover
 from bacoun.uncertainty import aupr, auroc
 from reproduction.results import Measured
 from reproduction.schema import Experiment
-from reproduction.studies.plane import edge_points, grid
+from reproduction.studies.plane import directions, grid
 from reproduction.studies.regions import load
 
 _EDGE_POINTS = 1000
+_RADIUS = 3  # of the paper's shell, in latent space
 
 
 def outliers(experiment: Experiment, method: str, seed: int) -> Measured:
@@ -31,7 +32,7 @@ def outliers(experiment: Experiment, method: str, seed: int) -> Measured:
         log_density = remover.score_samples(grid(**experiment.options["map"]))
         arrays = {
             "map log density": log_density.reshape(shape),
-            "edge": edge_points(data.points, _EDGE_POINTS, seed),
+            "edge": remover.from_latent(_RADIUS * directions(_EDGE_POINTS)),
             "points": data.points,
             "is outlier": is_outlier,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from bacoun.uncertainty import (
 )
 from reproduction.datasets import KINDS as DATASETS
 from reproduction.datasets.dataset import Dataset
+from reproduction.datasets.wine import occurs_in
 from reproduction.methods import make_method
 from reproduction.results import Measured
 from reproduction.schema import Experiment, Grid, Table
@@ -39,6 +41,8 @@ def regions(experiment: Experiment, method: str, seed: int) -> Measured:
     model = make_method(experiment.methods[method], seed).fit(data.points, data.labels)
     numbers: dict[str, Any] = {"fit_seconds": round(time.perf_counter() - started, 1)}
     numbers |= quality(model, data)
+    if hasattr(model, "elbo_"):
+        numbers["elbo_gain"] = elbo_gain(model.elbo_, len(data.points))
     numbers |= by_region(model, data, split=bool(experiment.options.get("split")))
     arrays: dict[str, np.ndarray] = {}
     if experiment.options.get("rays"):
@@ -57,11 +61,22 @@ def regions(experiment: Experiment, method: str, seed: int) -> Measured:
     return numbers, arrays
 
 
+def elbo_gain(elbo: Sequence[float], n_points: int) -> float:
+    """Rise of the ELBO over the last fifth of training, in nats a row: about 0 at a plateau."""
+    fifth, tenth = len(elbo) // 5, max(1, len(elbo) // 10)
+    before, last = np.mean(elbo[-fifth - tenth : -fifth]), np.mean(elbo[-tenth:])
+    return float(last - before) / n_points
+
+
 def quality(model: Any, data: Dataset) -> dict[str, float]:
     """Accuracy, AUC, calibration error and log loss on test points."""
     index = np.searchsorted(model.classes_, data.test_labels)
-    found = quality_of(model.predict_proba(data.test_points), index)
-    if isinstance(model, BaCOUnClassifier) and model.boundary_ is not None:
+    probabilities = model.predict_proba(data.test_points)
+    found = quality_of(probabilities, index)
+    is_copy = occurs_in(data.points, data.test_points)
+    if is_copy.any():  # of a training row, which a flexible model knows by heart
+        found["auc_of_new"] = quality_of(probabilities[~is_copy], index[~is_copy])["auc"]
+    if has_edge_class(model):
         # What the K+1 network alone loses to its extra class, which the paper says is mitigated.
         network = model.region_proba(data.test_points)
         found |= {
@@ -105,7 +120,17 @@ def by_region(model: Any, data: Dataset, *, split: bool) -> dict[str, Any]:
             if name not in ("in", "test"):
                 score = auroc(values["in"][part], value)
                 found["auroc"].setdefault(part, {})[name] = score
+    if has_edge_class(model):  # which tells whether step 2 or step 3 misses a region
+        found["edge_probability"] = {
+            name: float(model.region_proba(points)[:, -1].mean())
+            for name, points in data.regions.items()
+        }
     return found
+
+
+def has_edge_class(model: Any) -> bool:
+    """Whether its network has learned the boundary of the data."""
+    return isinstance(model, BaCOUnClassifier) and model.boundary_ is not None
 
 
 def along_rays(model: Any, points: np.ndarray) -> np.ndarray:
@@ -120,9 +145,8 @@ def maps(model: Any, settings: Grid) -> dict[str, np.ndarray]:
     asked = grid(**settings)
     shape = (settings["resolution"], settings["resolution"])
     found = {f"map {k}": v.reshape(shape) for k, v in model.uncertainty(asked).parts().items()}
-    edge_known = isinstance(model, BaCOUnClassifier) and model.boundary_ is not None
-    winners = (model.region_proba if edge_known else model.predict_proba)(asked).argmax(axis=1)
-    found["map winners"] = winners.reshape(shape).astype(np.uint8)
+    regions_of = model.region_proba if has_edge_class(model) else model.predict_proba
+    found["map winners"] = regions_of(asked).argmax(axis=1).reshape(shape).astype(np.uint8)
     draws = model.predict_proba_samples(asked, joint=True)
     keep = np.linspace(0, len(draws) - 1, min(_N_BOUNDARIES, len(draws))).round().astype(int)
     found["map draws"] = draws[keep].argmax(axis=2).reshape(-1, *shape).astype(np.uint8)

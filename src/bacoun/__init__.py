@@ -23,8 +23,8 @@ __all__ = [
     "decompose",
 ]
 
-# torch's threads wait for each other by spinning, unless this is set before torch is imported. With
-# other jobs on the machine, 100 steps of a network of 512 units took 38 seconds instead of 2.5.
+# torch's threads wait for each other by spinning, unless this is set before torch is imported. On a
+# machine with other jobs a spinning thread keeps the one that it waits for from running.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Imported when first asked for: torch takes seconds, and `bacoun --help` does not need it.

@@ -45,6 +45,7 @@ def train(
     learning_rate: float,
     generator: Generator,
     l2: float = 0.0,
+    l2_over: str = "rows",
     patience: int | None = None,
     held_out_fraction: float = 0.1,
     held_out: Sequence[Tensor] = (),
@@ -60,8 +61,10 @@ def train(
     batch_size : int
         Rows in a mini-batch of one process.
     l2 : float
-        The paper's penalty: `l2 / 2` times the squared weights, added to the *summed* loss of all
-        N rows. On the mean loss that is a weight decay of `l2 / N`.
+        Penalty: `l2 / 2` times the squared weights, added to a *summed* loss.
+    l2_over : "rows" or "batch"
+        What that loss is summed over: all N rows, which on the mean loss is a weight decay of
+        `l2 / N`, or one mini-batch, which is one of `l2 / batch_size`.
     patience : int, optional
         Hold out a tenth of the rows and stop once their loss has not improved for this many
         epochs; the best weights are restored. None trains for all `epochs` on all rows.
@@ -70,6 +73,8 @@ def train(
     held_out_loss : callable, optional
         Loss of the held-out rows for early stopping; None: `loss`.
     """
+    if l2_over not in ("rows", "batch"):
+        raise ValueError(f"l2_over must be 'rows' or 'batch'; got {l2_over!r}.")
     n_points = len(data[0])
     rows = History().held_out_rows
     n_held_out = int(held_out_fraction * n_points) if patience is not None else 0
@@ -77,7 +82,8 @@ def train(
         rows, others = _split(data[0], n_held_out, generator)
         held_out = [column[rows] for column in data]
         data = [column[others] for column in data]
-    optimizer = _Adam(module, learning_rate, l2 / n_points)
+    n_summed = n_points if l2_over == "rows" else batch_size
+    optimizer = _Adam(module, learning_rate, l2 / n_summed)
     history, best = History(held_out_rows=rows), _Best(module, patience)
     with seeded(generator):  # dropout draws from torch's global stream
         if rank := _place()[0]:  # other noise for other rows

@@ -5,7 +5,7 @@ import pyro
 import pytest
 import torch
 
-from bacoun.baselines import BNN
+from bacoun.baselines import BNN, bnn
 from bacoun.posterior import MeanField
 
 GRID = np.random.default_rng(0).uniform(-4, 4, (50, 2))
@@ -29,6 +29,25 @@ def test_without_hidden_layers_it_finds_the_mean_field_posterior_of_logistic_reg
     means, spreads = model.loc_.view(2, 2), model.spread_.view(2, 2)
     torch.testing.assert_close(means, exact.mean_, atol=0.15, rtol=0.1)
     torch.testing.assert_close(spreads, exact.scale_, atol=0.03, rtol=0.15)
+
+
+def test_with_hidden_layers_the_prior_is_that_of_the_fan_in_or_one_for_all(moons):
+    model = quick(n_iterations=2).fit(*moons)
+    sizes = [part.numel() for part in model.module_.parameters()]
+    by_layer = bnn._prior_scales(model.module_, 2.0, fan_in=True).split(sizes)
+    # 2 inputs to 8 units to 2 classes; biases are not scaled.
+    expected = [2 / 2**0.5, 2.0, 2 / 8**0.5, 2.0]
+    for scales, value in zip(by_layer, expected, strict=True):
+        torch.testing.assert_close(scales, torch.full_like(scales, value))
+    assert (bnn._prior_scales(model.module_, 2.0, fan_in=False) == 2.0).all()
+
+
+def test_without_warm_up_the_bound_has_its_full_kl_term_from_the_start(moons):
+    # The first likelihoods are the same; only the weight of the KL term differs.
+    warm, cold = (quick(n_iterations=10, kl_warmup=share).fit(*moons).elbo_ for share in (0.9, 0.0))
+    assert cold[0] < warm[0]
+    with pytest.raises(ValueError, match="kl_warmup must satisfy 0 <= kl_warmup < 1; got 1"):
+        quick(kl_warmup=1).fit(*moons)
 
 
 def test_the_bound_rises(moons):

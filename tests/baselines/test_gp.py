@@ -20,13 +20,15 @@ def model(moons):
     return quick(n_draws=2000).fit(*moons)
 
 
-def test_predictive_equations_are_gpytorchs(moons, monkeypatch):
+@pytest.mark.parametrize("ard", [True, False])
+def test_predictive_equations_are_gpytorchs(ard, moons, monkeypatch):
     built = []
     build = gp._latent_functions
     monkeypatch.setattr(
         gp, "_latent_functions", lambda *args: built.append(build(*args)) or built[0]
     )
-    model = quick(n_iterations=20).fit(*moons)
+    model = quick(n_iterations=20, ard=ard).fit(*moons)
+    assert model.length_scale_.shape == (2, 1, 2 if ard else 1)
     points = model._standardized(GRID)
     mean, spread = model._latent_moments(points)
     with torch.no_grad():

@@ -155,3 +155,9 @@ def test_the_least_likely_are_taken_and_two_of_each_class_stay(points, wanted):
         gone = rows[labels[rows] == label]
         if len(gone):
             assert density[gone].max() <= density[stay].min()
+
+
+def test_points_of_latent_space_come_back_in_the_units_of_the_data(remover, noisy):
+    rows = noisy.points[:50]
+    latent = remover.flow_.to_latent(torch.from_numpy(remover._compressed(rows)))
+    np.testing.assert_allclose(remover.from_latent(latent), rows, rtol=1e-6, atol=1e-8)

@@ -7,61 +7,10 @@ import pytest
 from reproduction.pages.tables import markdown_table
 from reproduction.run import run_experiment
 from reproduction.studies import STUDIES
-from reproduction.studies.left_out import (
-    cases,
-    doubts,
-    knn_distance,
-    load,
-    local_outlier_factor,
-    mahalanobis,
-)
+from reproduction.studies.left_out import cases, doubts, load
 
 from bacoun.uncertainty import auroc
 from reproduction import missing_files, read_experiment
-
-# --- detectors -----------------------------------------------------------------------------------
-
-
-def test_knn_distance_is_that_to_the_kth_neighbor():
-    line = np.arange(5.0)[:, None]  # 0, 1, 2, 3, 4
-    rows = np.array([[0.0], [1.4], [10.0]])
-    one, two = (knn_distance(line, np.zeros(5), n_neighbors=k)(rows) for k in (1, 2))
-    np.testing.assert_allclose(one, [0, 0.4, 6])
-    np.testing.assert_allclose(two, [1, 0.6, 7])
-
-
-def test_mahalanobis_forgives_steps_along_the_data():
-    rng = np.random.default_rng(0)
-    cloud = rng.normal(size=(500, 2)) * [10, 1]
-    score = mahalanobis(cloud, np.zeros(500))
-    along, across = score(np.array([[15.0, 0.0], [0.0, 5.0]]))
-    assert across > 5 * along
-    centre = cloud.mean(axis=0)
-    once, twice = score(centre + np.array([[1.0, 1.0], [2.0, 2.0]]))
-    assert score(centre[None]) == pytest.approx(0, abs=1e-12)
-    assert twice == pytest.approx(4 * once)  # it is squared
-
-
-def test_mahalanobis_is_measured_from_the_nearest_class_in_its_own_units():
-    rng = np.random.default_rng(0)
-    narrow, wide = rng.normal(size=(300, 2)), rng.normal([1000, 0], 10, size=(300, 2))
-    labels = np.repeat([0, 1], 300)
-    score = mahalanobis(np.concatenate([narrow, wide]), labels)
-    means = np.stack([narrow.mean(axis=0), wide.mean(axis=0)])
-    np.testing.assert_allclose(score(means), 0, atol=1e-12)
-    from_narrow, from_wide = score(means + np.array([10.0, 0.0]))
-    assert from_narrow > 50 * from_wide
-
-
-@pytest.mark.parametrize("n_points", [12, 20])
-def test_the_local_outlier_factor_is_a_ratio_of_distances(n_points):
-    angle = 2 * np.pi * np.arange(n_points) / n_points
-    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    side = 2 * np.sin(np.pi / n_points)
-    score = local_outlier_factor(ring, np.zeros(n_points), n_neighbors=2)
-    # On the ring all is equally dense; its centre is a radius from all, they a side from another.
-    np.testing.assert_allclose(score(np.array([ring[0], [0.0, 0.0]])), [1, 1 / side], rtol=1e-6)
-
 
 # --- cases ---------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from reproduction.results import Record, across_seeds, load_records, number, record_path
+from reproduction.results import Record, across_seeds, load_records, number_at, record_path
 from reproduction.run import run_experiment
 from reproduction.schema import parse_experiment
 
@@ -60,10 +60,11 @@ def test_parts_add_up_in_every_region(run):
     for record in records:
         for region in ("in", "between", "far", "test"):
             total, aleatoric, epistemic = (
-                number(record, f"{part}/{region}") for part in ("total", "aleatoric", "epistemic")
+                number_at(record, f"{part}/{region}")
+                for part in ("total", "aleatoric", "epistemic")
             )
             assert total == pytest.approx(aleatoric + epistemic)
-            assert number(record, f"model/{region}") + number(
+            assert number_at(record, f"model/{region}") + number_at(
                 record, f"ood/{region}"
             ) == pytest.approx(epistemic)
 
@@ -120,8 +121,8 @@ def test_side_by_side_gives_the_same_numbers(run, experiment, tmp_path):
         sorted(parallel, key=lambda r: (r.method, r.seed)),
         strict=True,
     ):
-        assert number(one, "epistemic/far") == pytest.approx(
-            number(other, "epistemic/far"), rel=1e-6
+        assert number_at(one, "epistemic/far") == pytest.approx(
+            number_at(other, "epistemic/far"), rel=1e-6
         )
 
 
@@ -139,8 +140,8 @@ def test_numbers_are_found_by_path_and_in_order_of_seeds():
 
     records = [record(1, 0.2), record(0, 0.1)]
     np.testing.assert_array_equal(across_seeds(records, "m", "epistemic/in"), [0.1, 0.2])
-    assert number(records[0], "epistemic/out") is None
-    assert number(records[0], "accuracy/in") is None
+    assert number_at(records[0], "epistemic/out") is None
+    assert number_at(records[0], "accuracy/in") is None
 
 
 def test_tables_show_ours_beside_the_papers(run, experiment):
@@ -161,6 +162,7 @@ def test_figures_are_drawn_from_the_records(run, experiment, tmp_path):
     _, records = run
     paths = draw_figures(experiment, records, tmp_path)
     assert [path.name for path in paths] == [
+        "small-boundaries.png",
         "small-decomposition.png",
         "small-total.png",
         "small-draws.png",

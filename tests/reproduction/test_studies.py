@@ -1,4 +1,7 @@
+import sys
+
 import numpy as np
+import pandas as pd
 import pytest
 from reproduction.schema import parse_experiment, read_experiment
 from reproduction.studies import STUDIES
@@ -81,3 +84,43 @@ methods = {}
 """
     with pytest.raises(ValueError, match="the study of an experiment must be one of"):
         run_experiment(parse_experiment("x", text), tmp_path)
+
+
+@pytest.fixture
+def patients(monkeypatch):
+    """A table whose first 300 rows are young; older ones are of the other class."""
+    from reproduction.studies import diagnosis
+
+    rng = np.random.default_rng(0)
+    age, dose = rng.uniform(20, 40, 300), rng.normal(size=300)
+    young = pd.DataFrame({"age": age, "dose": dose, "ill": np.where(dose > 0, "yes", "no")})
+    old = pd.DataFrame({"age": np.full(50, 90.0), "dose": np.full(50, 2.0), "ill": "no"})
+    frame = pd.concat([young, old], ignore_index=True)
+    module = sys.modules["reproduction.studies.diagnosis"]
+    monkeypatch.setattr(module, "load_frame", lambda name: (frame, "ill"))
+    return diagnosis
+
+
+def test_a_diagnosis_defers_whom_it_has_not_seen_and_counts_the_cost(patients):
+    settings = {"table": "made", "column": "age", "oldest": 40, "target": "ill", "kind": "tables"}
+    experiment = read_experiment("diagnosis", quick=True).model_copy(update={"dataset": settings})
+    ours, _ = patients(experiment, "BaCOUn", 0)
+    forest, _ = patients(experiment, "Random forest", 0)
+    assert ours["unfamiliar"]["older"] == 1  # so nobody is answered, and each costs one deferral
+    assert ours["answered"]["older"] == ours["error"]["older"] == 0
+    assert ours["cost"]["older"] == 1
+    assert ours["explained"]["older"] > 0.9
+    assert ours["answered"]["known"] > 0.7
+    assert ours["cost"]["known"] < 0.6
+    # The forest knows nothing of age: it is sure of them, and wrong.
+    assert forest["error"]["older"] == forest["answered"]["older"] == 1
+    assert forest["cost"]["older"] == 10
+
+
+def test_the_distance_to_a_gaussian_process_is_zero_for_itself(monkeypatch):
+    from reproduction.studies import gp_limit
+
+    module = sys.modules["reproduction.studies.gp_limit"]
+    monkeypatch.setattr(module, "_OTHER_SEED", 0)
+    numbers, _ = gp_limit(read_experiment("gp-limit", quick=True), "GP", 0)
+    assert {value for part in numbers.values() for value in part.values()} == {0.0}

@@ -26,10 +26,6 @@ from bacoun.training import OnEpoch
 # Initial standard deviation relative to the prior's; if larger, noise dominates the gradient.
 _INITIAL_SCALE = 0.05
 
-# Share of the iterations over which the weight of the KL term rises from 0 to 1. With its full
-# weight from the start, the means of a wide network collapse to 0 and stay there.
-_KL_WARMUP = 0.2
-
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class BNN(NetworkDraws):
@@ -42,8 +38,14 @@ class BNN(NetworkDraws):
     hidden : sequence of int
         Widths of the dense layers.
     prior_scale : float
-        Prior standard deviation of the biases, and of a weight times the square root of its fan-in,
-        so that activations have the same scale in layers of any width.
+        Prior standard deviation of the biases, and of the weights or, with `fan_in`, of a weight
+        times the square root of its fan-in.
+    fan_in : bool
+        Give activations the same scale in layers of any width. False: all weights have the same
+        prior.
+    kl_warmup : float
+        Share of the iterations, below 1, over which the weight of the KL term rises from 0 to 1.
+        With its full weight from the start, the means of a wide network may collapse to 0.
     n_iterations : int
         Steps of Adam; the defaults of this and the next two are the paper's.
     batch_size : int
@@ -66,13 +68,14 @@ class BNN(NetworkDraws):
     loc_, spread_ : Tensor of shape (P,)
         Posterior mean and standard deviation of all P weights and biases, layer by layer.
     elbo_ : list of float
-        Estimated ELBO of each iteration, in nats; in the first fifth of them the weight of the KL
-        term rises from 0 to 1.
+        Estimated ELBO of each iteration, in nats, with the weight that the KL term had there.
     """
 
     body: str = "auto"
     hidden: Sequence[int] = (512, 512, 512, 512)
     prior_scale: float = 1.0
+    fan_in: bool = True
+    kl_warmup: float = 0.2
     n_iterations: int = 10_000
     batch_size: int = 256
     learning_rate: float = 1e-2
@@ -85,6 +88,8 @@ class BNN(NetworkDraws):
         self._check_counts("n_iterations", "batch_size", "n_draws")
         if not self.prior_scale > 0:
             raise ValueError(f"prior_scale must be positive; got {self.prior_scale!r}.")
+        if not 0 <= self.kl_warmup < 1:
+            raise ValueError(f"kl_warmup must satisfy 0 <= kl_warmup < 1; got {self.kl_warmup!r}.")
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
         with seeded(generator):
@@ -117,7 +122,7 @@ class BNN(NetworkDraws):
         from pyro import distributions as dist
 
         # Weights in units of their prior, so that one step size suits layers of any width.
-        unit = _prior_scales(self.module_, self.prior_scale)
+        unit = _prior_scales(self.module_, self.prior_scale, self.fan_in)
         start = parameters_to_vector(self.module_.parameters()) / unit
         zeros, ones = torch.zeros_like(unit), torch.ones_like(unit)
 
@@ -139,9 +144,10 @@ class BNN(NetworkDraws):
         optimizer = pyro.optim.Adam({"lr": self.learning_rate, "fused": True})
         inference = pyro.infer.SVI(model, guide, optimizer, pyro.infer.TraceMeanField_ELBO())
         self.elbo_ = []
+        n_warmup = self.kl_warmup * self.n_iterations
         for iteration in range(self.n_iterations):
             rows = torch.randint(len(points), (self.batch_size,), generator=generator)
-            kl_weight = min(1.0, (iteration + 1) / (_KL_WARMUP * self.n_iterations))
+            kl_weight = min(1.0, (iteration + 1) / n_warmup) if n_warmup else 1.0
             self.elbo_.append(-inference.step(rows.to(points.device), kl_weight))
             if on_epoch is not None:
                 on_epoch(iteration + 1, self.n_iterations)
@@ -165,10 +171,12 @@ def _pyro() -> Any:
     return pyro
 
 
-def _prior_scales(module: nn.Module, prior_scale: float) -> Tensor:
+def _prior_scales(module: nn.Module, prior_scale: float, fan_in: bool) -> Tensor:
     """Prior standard deviation (P,) of each weight and bias."""
-    parts = module.parameters()
-    scales = [torch.full_like(part, prior_scale / part[0].numel() ** 0.5) for part in parts]
+    scales = [
+        torch.full_like(part, prior_scale / (part[0].numel() ** 0.5 if fan_in else 1.0))
+        for part in module.parameters()
+    ]
     return parameters_to_vector(scales)
 
 

@@ -30,13 +30,15 @@ _MAX_JOINT_ROWS = 5000  # of which a Cholesky factor takes 0.2 GB and some secon
 class GP(Baseline):
     """Draws are softmaxes of K latent functions, which revert to their prior far from the data.
 
-    Zero mean, and a squared exponential kernel with an output scale and a length scale per input;
-    both are learned for each class, together with inducing points initialized at data points.
+    Zero mean, and a squared exponential kernel with an output scale and length scales; both are
+    learned for each class, together with inducing points initialized at data points.
 
     Parameters
     ----------
     n_inducing : int
         Inducing points per class, at most as many as there are rows.
+    ard : bool
+        Learn a length scale for each input. False: one for all, an isotropic kernel.
     n_iterations : int
         Steps of Adam.
     batch_size : int
@@ -58,7 +60,7 @@ class GP(Baseline):
     ----------
     inducing_ : Tensor of shape (K, M, D)
         Inducing points.
-    length_scale_ : Tensor of shape (K, 1, D)
+    length_scale_ : Tensor of shape (K, 1, D), or (K, 1, 1) without `ard`
         Length scales of the kernels.
     output_scale_ : Tensor of shape (K, 1, 1)
         Prior variance of the latent functions.
@@ -69,6 +71,7 @@ class GP(Baseline):
     """
 
     n_inducing: int = 100
+    ard: bool = True
     n_iterations: int = 1000
     batch_size: int = 256
     learning_rate: float = 0.05
@@ -83,7 +86,7 @@ class GP(Baseline):
         n_points, n_classes = len(points), len(self.classes_)
         generator = as_generator(self.random_state)
         chosen = torch.randperm(n_points, generator=generator)[: self.n_inducing]
-        latent = _latent_functions(points, chosen, n_classes)
+        latent = _latent_functions(points, chosen, n_classes, self.ard)
 
         def negative_elbo(batch: Tensor, targets: Tensor) -> Tensor:
             posterior = latent(batch)  # independent over classes: mean and variance (K, n)
@@ -197,7 +200,7 @@ def _check_gpytorch() -> None:
         raise ImportError("GP needs GPyTorch: pip install 'bacoun[paper]'.") from error
 
 
-def _latent_functions(points: Tensor, chosen: Tensor, n_classes: int) -> Any:
+def _latent_functions(points: Tensor, chosen: Tensor, n_classes: int, ard: bool) -> Any:
     """GPyTorch's module: K processes with inducing points initialized at the chosen rows."""
     import gpytorch
 
@@ -212,7 +215,8 @@ def _latent_functions(points: Tensor, chosen: Tensor, n_classes: int) -> Any:
                 variational.VariationalStrategy(self, inducing, posterior, jitter_val=_JITTER)
             )
             self.mean = gpytorch.means.ZeroMean(batch_shape=batch)
-            shape = gpytorch.kernels.RBFKernel(ard_num_dims=points.shape[1], batch_shape=batch)
+            n_scales = points.shape[1] if ard else None
+            shape = gpytorch.kernels.RBFKernel(ard_num_dims=n_scales, batch_shape=batch)
             self.kernel = gpytorch.kernels.ScaleKernel(shape, batch_shape=batch)
 
         def forward(self, points: Tensor) -> Any:
@@ -223,5 +227,6 @@ def _latent_functions(points: Tensor, chosen: Tensor, n_classes: int) -> Any:
     # would be correlated.
     deviation = points.std(dim=0, correction=0)
     typical = torch.where(deviation > 0, deviation, 1.0) * math.sqrt(points.shape[1] / 2)
-    latent.kernel.base_kernel.lengthscale = typical.expand(n_classes, 1, -1)
+    scales = typical if ard else typical.mean(dim=0, keepdim=True)
+    latent.kernel.base_kernel.lengthscale = scales.expand(n_classes, 1, -1)
     return latent

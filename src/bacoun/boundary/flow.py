@@ -68,8 +68,8 @@ class Flow:
         batch_size : int
             Points in a mini-batch.
         training
-            `epochs`, `learning_rate`, `l2` (weight decay), `patience` (of early stopping) and
-            `on_epoch` (progress callback), passed to `bacoun.training.train`.
+            `epochs`, `learning_rate`, `l2` and `l2_over` (weight decay), `patience` (of early
+            stopping) and `on_epoch` (progress callback), passed to `bacoun.training.train`.
         """
         self.center_ = points.mean(dim=0)
         spread = points.std(dim=0, correction=0) if scale is None else scale
@@ -195,6 +195,7 @@ class FlowSettings(BaseEstimator):
     batch_size: int = 256
     learning_rate: float = 1e-3
     l2: float = 1.0
+    l2_over: str = "rows"
     patience: int | None = 20
 
     def _new_flow(self) -> Flow:
@@ -213,6 +214,7 @@ class FlowSettings(BaseEstimator):
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             l2=self.l2,
+            l2_over=self.l2_over,
             patience=self.patience,
             generator=Generator().manual_seed(seed),
             on_epoch=on_epoch,

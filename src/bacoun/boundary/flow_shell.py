@@ -55,6 +55,8 @@ class FlowShell(FlowSettings):
         Step size of Adam.
     l2 : float
         Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
+    l2_over : "rows" or "batch"
+        What that loss is summed over: all rows, or a mini-batch, which makes the penalty stronger.
     patience : int, optional
         Stop early once the likelihood of a held-out tenth of the points has not improved for this
         many epochs. None: train on all points for all epochs.

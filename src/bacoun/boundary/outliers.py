@@ -50,6 +50,8 @@ class FlowOutlierRemover(OutlierMixin, FlowSettings):
         Step size of Adam.
     l2 : float
         Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
+    l2_over : "rows" or "batch"
+        What that loss is summed over: all rows, or a mini-batch, which makes the penalty stronger.
     patience : int, optional
         Stop early once the likelihood of a held-out tenth of the points has not improved for this
         many epochs. None: train on all points for all epochs.
@@ -135,6 +137,12 @@ class FlowOutlierRemover(OutlierMixin, FlowSettings):
         with np.errstate(over="ignore"):
             standard = np.clip((table - self.center_) / self.scale_, -_FAR, _FAR)
         return _TAIL * np.arcsinh(standard / _TAIL)
+
+    def from_latent(self, latent: ArrayLike) -> np.ndarray:
+        """Map points (N, D) of latent space, where the data is a standard normal, to units of X."""
+        check_is_fitted(self)
+        compressed = self.flow_.to_data(torch.as_tensor(np.asarray(latent, dtype=np.float64)))
+        return _TAIL * np.sinh(compressed.numpy() / _TAIL) * self.scale_ + self.center_
 
 
 def _robust_scale(table: np.ndarray) -> np.ndarray:

@@ -19,28 +19,29 @@ import torch
 from scipy.special import logsumexp
 from scipy.stats import entropy
 from sklearn.compose import ColumnTransformer
-from sklearn.covariance import LedoitWolf
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    IsolationForest,
-    RandomForestClassifier,
-)
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
-from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.svm import OneClassSVM
 from threadpoolctl import threadpool_limits
 
 from bacoun.base import BayesianClassifier
 from bacoun.baselines import BNN, DDU, GP, NLM, SNGP, VOS, DeepEnsemble, MCDropout, NatPN
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.comparison.cases import Case, Rows
+from bacoun.comparison.detectors import (
+    Detector,
+    ecod,
+    isolation_forest,
+    knn_distance,
+    local_outlier_factor,
+    mahalanobis,
+    one_class_svm,
+)
 from bacoun.features import LearnedFeatures
 
 OURS = "bacoun"
-N_NEIGHBORS = 5
 CALIBRATION_SHARE = 0.2
 _CONFIDENCE = 0.9  # of MAPIE's prediction sets; 0.95 needs more than 20 rows for calibration
 
@@ -260,55 +261,8 @@ def fit_mapie(case: Case, seed: int) -> Answer:
 
 # --- detectors beside a forest --------------------------------------------------------------------
 
-Detector = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
-"""Scores (N,) of the training rows, each without itself where that matters; and of other rows."""
 
-
-def isolation_forest(points: np.ndarray, labels: np.ndarray, seed: int) -> Detector:
-    """Isolation forest of 100 trees."""
-    forest = IsolationForest(random_state=seed).fit(points)
-    return -forest.score_samples(points), lambda new: -forest.score_samples(new)
-
-
-def local_outlier_factor(points: np.ndarray, labels: np.ndarray, seed: int) -> Detector:
-    """How much sparser a row's surroundings are than its neighbors'."""
-    factor = LocalOutlierFactor(novelty=True).fit(points)
-    return -factor.negative_outlier_factor_, lambda new: -factor.score_samples(new)
-
-
-def one_class_svm(points: np.ndarray, labels: np.ndarray, seed: int) -> Detector:
-    """One-class support vector machine with a Gaussian kernel."""
-    machine = OneClassSVM().fit(points)
-    return -machine.score_samples(points), lambda new: -machine.score_samples(new)
-
-
-def knn_distance(points: np.ndarray, labels: np.ndarray, seed: int) -> Detector:
-    """Distance to the fifth nearest training row."""
-    neighbors = NearestNeighbors(n_neighbors=N_NEIGHBORS).fit(points)
-    return neighbors.kneighbors()[0][:, -1], lambda new: neighbors.kneighbors(new)[0][:, -1]
-
-
-def mahalanobis(points: np.ndarray, labels: np.ndarray, seed: int) -> Detector:
-    """Distance to the nearest class, each with a covariance of its own, shrunk."""
-    classes = [LedoitWolf().fit(points[labels == label]) for label in np.unique(labels)]
-
-    def score(new: np.ndarray) -> np.ndarray:
-        return np.min([one.mahalanobis(new) for one in classes], axis=0)
-
-    return score(points), score
-
-
-def ecod(points: np.ndarray, labels: np.ndarray, seed: int) -> Detector:
-    """PyOD's ECOD: tail probabilities of the columns."""
-    from pyod.models.ecod import ECOD
-
-    detector = ECOD().fit(points)
-    return detector.decision_scores_, detector.decision_function
-
-
-def fit_detector(
-    detect: Callable[[np.ndarray, np.ndarray, int], Detector], name: str, case: Case, seed: int
-) -> Answer:
+def fit_detector(detect: Callable[..., Detector], name: str, case: Case, seed: int) -> Answer:
     """A random forest for the class, and a detector beside it for what is strange.
 
     The forest's doubt about training rows is out of bag.
@@ -316,12 +270,12 @@ def fit_detector(
     inputs = Inputs(case)
     points, labels = inputs(case.train), case.train.truth
     forest = RandomForestClassifier(random_state=seed, oob_score=True).fit(points, labels)
-    known, score = detect(points, labels, seed)
-    deferral = Deferral(known, 1 - forest.oob_decision_function_.max(axis=1))
+    detector = detect(points, labels, seed)
+    deferral = Deferral(detector.known, 1 - forest.oob_decision_function_.max(axis=1))
 
     def answer(rows: Rows) -> dict[str, Scored]:
         values = inputs(rows)
-        probabilities, ood = forest.predict_proba(values), score(values)
+        probabilities, ood = forest.predict_proba(values), detector.score(values)
         doubt = 1 - probabilities.max(axis=1)
         return {name: Scored(probabilities, ood, deferral(ood, doubt))}
 

@@ -56,6 +56,8 @@ class LearnedFeatures(BaseEstimator):
         on a single column, nor on rare categories.
     l2 : float
         Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
+    l2_over : "rows" or "batch"
+        What that loss is summed over: all rows, or a mini-batch, which makes the penalty stronger.
     epochs : int, optional
         Passes over the data, at most. None: about 3000 steps, in 10 to 500 epochs.
     batch_size : int
@@ -77,6 +79,7 @@ class LearnedFeatures(BaseEstimator):
     embedding: int = 8
     category_dropout: float = 0.3
     l2: float = 1.0
+    l2_over: str = "rows"
     epochs: int | None = None
     batch_size: int = 256
     learning_rate: float = 1e-3
@@ -139,6 +142,7 @@ class LearnedFeatures(BaseEstimator):
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 l2=self.l2,
+                l2_over=self.l2_over,
                 patience=self.patience,
                 held_out_loss=lambda *columns: self._held_out_loss(
                     **dict(zip(data, columns, strict=True))

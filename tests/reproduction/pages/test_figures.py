@@ -35,7 +35,7 @@ def test_a_figure_in_the_plane_shows_methods_without_a_color_of_their_own(tmp_pa
     arrays |= {"points": np.eye(3, 2), "labels": np.arange(3), "rays": np.ones((9, 4))}
     records = [record("gmm", method, {}, arrays) for method in methods]
     paths = draw_figures(renamed("gmm", methods), records, tmp_path)
-    assert len(paths) == len(figure_names(read_experiment("gmm"))) == 4
+    assert len(paths) == len(figure_names(read_experiment("gmm"))) == 5
 
 
 def test_a_figure_of_sets_of_images_shows_methods_without_a_color_of_their_own(tmp_path):

@@ -3,9 +3,25 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from reproduction.pages.claims import FAILS, HOLDS, OPEN, Results
+from reproduction.pages.blocks import PAGES, with_tables
+from reproduction.pages.claims import (
+    BOTH,
+    FAILS,
+    HOLDS,
+    OPEN,
+    UNDECIDED,
+    Results,
+    above,
+    all_of,
+    any_of,
+    below,
+    negated,
+)
 from reproduction.pages.paper_page import CLAIMS, page_text
+from reproduction.pages.readings_page import distance, readings_text
+from reproduction.pages.readme_tables import readme_text
 from reproduction.pages.tables import number, spread
 from reproduction.run import _is_done
 
@@ -27,10 +43,33 @@ def test_the_page_in_the_docs_is_the_one_these_records_give():
     assert page.read_text() == page_text(Results(RESULTS), RESULTS, page)
 
 
+def test_readings_and_the_readme_are_those_these_records_give():
+    assert (ROOT / "docs" / "readings.md").read_text() == readings_text(RESULTS)
+    readme = (ROOT / "README.md").read_text()
+    assert readme == readme_text(Results(RESULTS), readme)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_tables_in_pages_are_those_of_the_records(name):
+    text = (ROOT / "docs" / name).read_text()
+    assert text == with_tables(RESULTS, text)
+    assert "| method |" in text
+
+
+def test_distance_is_the_mean_log_ratio_to_what_was_published():
+    experiment = read_experiment("readings-wine")
+    published = {"auc": 0.862, "epistemic": {"in": 0.089e-2, "ood": 0.667e-2}}
+    exact = [Record("readings-wine", "/ 64", 0, "", {}, {}, 0.0, published)]
+    assert distance(experiment, exact, "/ 64") == pytest.approx(0, abs=1e-12)
+    doubled = {"auc": 0.862, "epistemic": {"in": 0.089e-2, "ood": 2 * 0.667e-2}}
+    other = [Record("readings-wine", "/ N", 0, "", {}, {}, 0.0, doubled)]
+    assert distance(experiment, other, "/ N") == pytest.approx(np.log(2) / 3)
+
+
 def test_without_records_nothing_is_decided(tmp_path):
     text = page_text(Results(tmp_path), tmp_path, tmp_path / "paper.md")
-    assert text.count(f"**{OPEN}**") == len(CLAIMS)
-    assert HOLDS not in text.split("## Tables")[0].replace("whether it holds", "")
+    assert text.count(f"**{OPEN}**") == sum(1 if claim.shared else 2 for claim in CLAIMS)
+    assert not any(f"**{verdict}**" in text for verdict in (HOLDS, FAILS, UNDECIDED))
 
 
 def test_a_claim_follows_its_numbers(tmp_path):
@@ -38,13 +77,47 @@ def test_a_claim_follows_its_numbers(tmp_path):
 
     def results(gap):
         for k, m in enumerate(("BaCOUn", "BaCOUn, paper", "NLM", "BNN", "MC-Dropout", "GP")):
-            numbers = {"accuracy": 0.95 - gap * (k == 3)}
-            Record("gmm", m, 0, "", {}, {}, 0.0, numbers).save(tmp_path)
+            for seed in range(3):
+                numbers = {"accuracy": 0.95 + 0.001 * seed - gap * (k == 3)}
+                Record("gmm", m, seed, "", {}, {}, 0.0, numbers).save(tmp_path)
         return Results(tmp_path)
 
-    assert claim.check(results(0.01))[1] == HOLDS
-    assert claim.check(results(0.05))[1] == FAILS
-    assert "BNN 0.900" in claim.check(results(0.05))[0]
+    near = results(0.01)
+    assert [claim.weigh(near, variant) for variant in BOTH] == [HOLDS, HOLDS]
+    apart = results(0.05)
+    assert [claim.weigh(apart, variant) for variant in BOTH] == [FAILS, FAILS]
+    assert "BNN 0.901" in claim.measured(apart)
+
+
+def by_seed(*values):
+    return pd.Series(dict(enumerate(values)))
+
+
+def test_two_standard_errors_decide():
+    values = by_seed(1.0, 2.0, 3.0)  # mean 2, standard error 0.577
+    assert above(values, 0.8) == HOLDS
+    assert above(values, 0.9) == above(values, 3.1) == UNDECIDED
+    assert above(values, 3.2) == below(values, 0.8) == FAILS
+    assert below(values, 3.2) == HOLDS
+
+
+def test_differences_are_taken_seed_by_seed():
+    noisy = by_seed(1.0, 5.0, 9.0)
+    assert above(noisy + 0.1, noisy) == HOLDS
+    assert above(noisy + 0.1, 5.0) == UNDECIDED
+    only_two = pd.Series({1: 4.9, 2: 8.9})
+    assert above(noisy, only_two) == HOLDS  # the first seed has no partner
+    assert above(by_seed(7.0), 1.0) == UNDECIDED  # one seed decides nothing
+
+
+def test_a_claim_of_several_parts_is_as_good_as_its_worst_part():
+    assert all_of([HOLDS, HOLDS]) == HOLDS
+    assert all_of([HOLDS, UNDECIDED]) == UNDECIDED
+    assert all_of([UNDECIDED, FAILS, HOLDS]) == FAILS
+    assert any_of([FAILS, HOLDS]) == HOLDS
+    assert any_of([FAILS, UNDECIDED]) == UNDECIDED
+    assert any_of([FAILS, FAILS]) == FAILS
+    assert negated(UNDECIDED) == UNDECIDED
 
 
 def test_spread_is_mean_and_standard_deviation():

@@ -1,0 +1,87 @@
+"""The README's tables: what the paper printed, its recipe here, and our default."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from reproduction.pages.claims import OURS, PAPER, Results
+from reproduction.pages.tables import lines, number, published_number
+from reproduction.schema import read_experiment
+
+_ROWS = {
+    "gmm": {
+        "accuracy": ["accuracy"],
+        "aleatoric In / Out / Middle": ["aleatoric/in", "aleatoric/out", "aleatoric/middle"],
+        "epistemic In / Out / Middle": ["epistemic/in", "epistemic/out", "epistemic/middle"],
+    },
+    "wine": {
+        "AUC": ["auc"],
+        "aleatoric In / held-out / class 6 / OOD": [
+            *("aleatoric/in", "aleatoric/held-out", "aleatoric/6", "aleatoric/ood"),
+        ],
+        "epistemic In / held-out / OOD": ["epistemic/in", "epistemic/held-out", "epistemic/ood"],
+        "AUROC of epistemic, In against OOD": ["auroc/epistemic/ood"],
+    },
+}
+_IMAGES = {
+    "accuracy": "accuracy/clean",
+    "accuracy, shifted": "accuracy/mean",
+    "log loss, shifted": "nll/mean",
+    "AURC, shifted": "aurc/mean",
+    "AUROC USPS": "auroc/ood_score/usps",
+    "AUROC letters": "auroc/ood_score/emnist-letters",
+    "AUROC CIFAR": "auroc/ood_score/cifar10",
+}
+_TITLES = {"gmm": "Gaussian mixture", "wine": "White wine, classes 5 and 7"}
+_BLOCK = re.compile(r"<!-- paper -->.*?<!-- end -->", re.DOTALL)
+
+
+def write_readme(folder: Path, readme: Path) -> None:
+    """Replace the block "paper" of the README by the tables of the records in `folder`."""
+    readme.write_text(readme_text(Results(folder), readme.read_text()))
+
+
+def readme_text(results: Results, text: str) -> str:
+    """The README with its tables made from the records."""
+    tables = "\n\n".join([*(_table(results, name) for name in _ROWS), _image_table(results)])
+    replaced, n_found = _BLOCK.subn(lambda _: f"<!-- paper -->\n\n{tables}\n\n<!-- end -->", text)
+    if n_found != 1:
+        raise ValueError(f"the README must have one block 'paper'; it has {n_found}.")
+    return replaced
+
+
+def _image_table(results: Results) -> str:
+    methods = results.measured("shifts", read_experiment("shifts").methods)
+    rows = [
+        [
+            method,
+            str(len(results.values("shifts", method, "accuracy/clean"))),
+            *(number(float(results.values("shifts", method, p).mean())) for p in _IMAGES.values()),
+        ]
+        for method in methods
+    ]
+    return "\n".join(lines(["MNIST, 20,000 images", "seeds", *_IMAGES], rows, 1))
+
+
+def _table(results: Results, name: str) -> str:
+    experiment = read_experiment(name)
+
+    def printed(path: str) -> str:
+        value = published_number(experiment, PAPER, path)
+        return "-" if value is None else number(value)
+
+    def ours(method: str, path: str) -> str:
+        return number(float(results.values(name, method, path).mean()))
+
+    rows = [
+        [
+            label,
+            " / ".join(map(printed, paths)),
+            *(" / ".join(ours(method, path) for path in paths) for method in (PAPER, OURS)),
+        ]
+        for label, paths in _ROWS[name].items()
+    ]
+    n_seeds = len(results.values(name, PAPER, "accuracy"))
+    head = [f"{_TITLES[name]}, {n_seeds} seeds", "the paper", "its recipe here", "our default"]
+    return "\n".join(lines(head, rows, 1))
