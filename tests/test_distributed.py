@@ -34,7 +34,7 @@ def curves(batch_size):
     settings = {"epochs": 8, "batch_size": batch_size, "learning_rate": 0.01, "patience": 100}
     found = {}
     for network in (
-        LearnedFeatures(hidden=(16, 16), **settings),
+        LearnedFeatures(hidden=(16, 16), l2_over="batch", **settings),
         TabularFeatures(hidden=(16, 8), n_trees=5, n_members=3, **settings),
     ):
         network.fit(points, labels, edge=edge, generator=torch.Generator().manual_seed(1))

@@ -82,7 +82,7 @@ def train(
         rows, others = _split(data[0], n_held_out, generator)
         held_out = [column[rows] for column in data]
         data = [column[others] for column in data]
-    n_summed = n_points if l2_over == "rows" else batch_size
+    n_summed = n_points if l2_over == "rows" else batch_size * _place()[1]
     optimizer = _Adam(module, learning_rate, l2 / n_summed)
     history, best = History(held_out_rows=rows), _Best(module, patience)
     with seeded(generator):  # dropout draws from torch's global stream
