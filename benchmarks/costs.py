@@ -223,14 +223,15 @@ def outlook(record: Record) -> list[str]:
     return [
         f"One more column adds {more['columns']:.2f} microseconds to the score of a row, one more "
         f"class {more['classes']:.2f}, and a hundred more draws {100 * more['draws']:.2f}.",
-        f"A billion rows ({BASE}) take {hours['score']:.0f} hours of one core to score.",
-        f"To fit them takes {fit:.0f} hours of one core in passes over all rows: the sketch "
-        f"{hours['sketch']:.0f}, the features {hours['features']:.0f}, and {n_sums} passes of sums "
-        f"{n_sums * hours['sums']:.0f}. The features take {disk:.0f} GB on disk. The fit of the "
+        f"A billion rows ({BASE}) take {hours['score']:.1f} hours of one core to score.",
+        f"To fit them takes {fit:.1f} hours of one core in passes over all rows: the sketch "
+        f"{hours['sketch']:.1f}, the features {hours['features']:.1f}, and {n_sums} passes of sums "
+        f"{n_sums * hours['sums']:.1f}. The features take {disk:.0f} GB on disk. The fit of the "
         "sample does not depend on the number of rows.",
-        f"With {MANY_CLASSES} classes, a score would take {score / 1000:.1f} ms, and each pass of "
-        f"sums {sums / 1000:.0f} ms a row; but a fit to files is refused above {most} classes, "
-        f"because its Hessian has more than {MOST_WEIGHTS:,} rows.",
+        f"With {MANY_CLASSES} classes, a score would take {score / 1000:.1f} ms, and those of a "
+        f"billion rows {score * BILLION / 1e6 / 3600:,.0f} hours of one core. Each pass of sums "
+        f"would take {sums / 1000:.0f} ms a row; but a fit to files is refused above {most} "
+        f"classes, because its Hessian has more than {MOST_WEIGHTS:,} rows.",
     ]
 
 

@@ -191,12 +191,13 @@ def rows_of(record: Record) -> tuple[list[str], list[list[str]]]:
     """Header and rows: what each way costs, and how good its model is."""
     runs = {way: record["runs"][way] for way in WAYS if way in record["runs"]}
     names = [name for name in next(iter(runs.values()), {}) if name.startswith("AUROC")]
-    header = ["fit", "rows", "minutes", "peak GB", "accuracy", "log loss", *names]
+    header = ["fit", "rows", "minutes", "of a core", "peak GB", "accuracy", "log loss", *names]
     rows = [
         [
             way,
             f"{run['rows']:,}",
             f"{run['seconds of fit'] / 60:.1f}",
+            f"{run['processor seconds'] / 60:.1f}",
             f"{run['peak megabytes'] / 1024:.1f}",
             *(f"{run[name]:.4f}" for name in ("accuracy", "log loss", *names)),
         ]
