@@ -172,11 +172,13 @@ class ReducedHead(Head):
             self.reduction_, posterior, mode = reduce(
                 *data, self.prior_scale_, tol, spectrum, sample_weight
             )
+            whole = None  # too many weights are refused before anything is sampled
+            if all_rows is not None:
+                whole = AllRows(all_rows, posterior, self.reduction_.basis, self.fit_intercept)
             self.chains_, facts = self._sample(
                 posterior, mode, generator, on_epoch=on_epoch, checkpoint=checkpoint
             )
-            if all_rows is not None:
-                whole = AllRows(all_rows, posterior, self.reduction_.basis, self.fit_intercept)
+            if whole is not None:
                 self.chains_, difference = whole.move(self.chains_, mode)
                 facts |= {"coreset_rows": len(features), "coreset_difference": difference}
             self._keep_draws(generator)
