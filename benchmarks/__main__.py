@@ -1,9 +1,10 @@
 """Run the benchmarks that have no record yet, then print the tables and plot the chart.
 
     python -m benchmarks            all benchmarks
-    python -m benchmarks samplers   one of them; ablations, accidents, accuracy, bounds, deferral,
-                                    explanations, fit_time, ood, scoring and wide have their own
-                                    records; ood-slow extends that of ood by slow methods
+    python -m benchmarks samplers   one of them; ablations, accidents, accuracy, bounds, costs,
+                                    deferral, explanations, fit_time, ood, out_of_core, scale,
+                                    scoring and wide have their own records; ood-slow extends
+                                    that of ood by slow methods
 
 Each measurement runs in its own process, so that its peak memory can be measured and a sampler
 that takes longer than twenty minutes can be stopped.
@@ -34,10 +35,13 @@ from benchmarks import (
     accidents,
     accuracy,
     bounds,
+    costs,
     deferral,
     explanations,
     fit_time,
     ood,
+    out_of_core,
+    scale,
     scoring,
     wide,
 )
@@ -56,11 +60,14 @@ STUDIES = {
     "accuracy": accuracy.main,
     "accidents": accidents.main,
     "bounds": bounds.main,
+    "costs": costs.main,
     "deferral": deferral.main,
     "explanations": explanations.main,
     "fit_time": fit_time.main,
     "ood": ood.main,
+    "out_of_core": out_of_core.main,
     "ood-slow": partial(ood.main, slow=True),
+    "scale": scale.main,
     "scoring": scoring.main,
     "wide": wide.main,
 }

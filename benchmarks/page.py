@@ -10,7 +10,19 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import ablations, accidents, accuracy, bounds, explanations, fit_time, ood, wide
+from benchmarks import (
+    ablations,
+    accidents,
+    accuracy,
+    bounds,
+    costs,
+    explanations,
+    fit_time,
+    ood,
+    out_of_core,
+    scale,
+    wide,
+)
 from benchmarks.record import Record
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -26,6 +38,9 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
     "defaults.md": {"ablations": ablations.markdown},
     "../README.md": {"ood": ood.short_markdown},
 }
+# That of 20 million rows takes a machine with little else to do.
+measured = [study for study in (scale, out_of_core, costs) if study.RECORD.exists()]
+STUDIES["scale.md"] = {study.RECORD.stem: study.markdown for study in measured}
 
 
 def page_text(page: str, text: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
 from reproduction.methods import make_method
@@ -29,12 +29,13 @@ def run_experiment(
     experiment: Experiment,
     folder: Path,
     *,
-    n_jobs: int = 1,
+    n_jobs: int | None = None,
     on_record: OnRecord | None = None,
 ) -> list[Record]:
     """Fit and measure every method with every seed that `folder` has no record of yet.
 
-    A record with other settings is recomputed.
+    A record with other settings is recomputed. `n_jobs` processes do it; None: one, or as many as
+    `joblib.parallel_config` says.
     """
     if experiment.study not in STUDIES:
         raise ValueError(
@@ -46,10 +47,11 @@ def run_experiment(
     done = len(tasks) - len(missing)
     if on_record is not None:
         on_record(done, len(tasks), "")
-    n_jobs = min(n_jobs, max(1, len(missing)))
-    run = delayed(_run_one)
+    if n_jobs is not None:
+        n_jobs = min(n_jobs, max(1, len(missing)))
+    run, is_alone = delayed(_run_one), effective_n_jobs(n_jobs) == 1
     results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
-        run(experiment, folder, *task, alone=n_jobs == 1) for task in missing
+        run(experiment, folder, *task, alone=is_alone) for task in missing
     )
     for label in results:
         done += 1

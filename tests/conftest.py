@@ -37,3 +37,19 @@ def _fast(**settings: Any) -> BaCOUnClassifier:
 def fast() -> Any:
     """A function that builds a classifier which fits in a fraction of a second."""
     return _fast
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Any:
+    """A scheduler and two worker processes, as a user would have started them.
+
+    They are forked from a process that has imported torch, which takes longer than all else.
+    """
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        distributed.utils.get_mp_context().set_forkserver_preload(
+            ["distributed", "bacoun.tabular.scorer"]
+        )
+        with distributed.LocalCluster(processes=True, silence_logs=50, **options) as cluster:
+            yield cluster

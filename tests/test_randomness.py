@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from threading import get_ident
 
 import numpy as np
 import pytest
@@ -10,7 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bacoun.randomness import as_generator, draw_seed, independent_workers, seeded, threads_for
+from bacoun.randomness import (
+    as_generator,
+    draw_seed,
+    independent_workers,
+    one_thread,
+    seeded,
+    threads_for,
+)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -108,6 +116,20 @@ def test_blocks_may_be_nested_and_the_outermost_setting_is_the_limit():
                     (1, 1),
                     (2, 1),
                 ]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_one_thread_limits_large_work_and_the_number_of_workers():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with one_thread():
+            with threads_for(1e12):
+                assert torch.get_num_threads() == 1
+            with independent_workers() as run:
+                assert len({*run(lambda k: get_ident(), range(8))}) == 1
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

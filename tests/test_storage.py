@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bacoun.storage import read_folder, write_folder
+from bacoun.storage import read_checksum, read_folder, write_folder
 
 plain = (
     st.none()
@@ -212,3 +212,10 @@ def test_a_failed_write_leaves_nothing_behind_and_the_old_model_whole(tmp_path):
     assert result.stdout.count("File too large") == 4
     assert list(tmp_path.iterdir()) == [old]
     assert_same(read_folder(old), example(1.0))
+
+
+def test_the_checksum_tells_models_apart(tmp_path):
+    for name, value in (("one", 1.0), ("same", 1.0), ("other", 2.0)):
+        write_folder(example(value), tmp_path / name, overwrite=False)
+    one, same, other = (read_checksum(tmp_path / name) for name in ("one", "same", "other"))
+    assert one == same != other

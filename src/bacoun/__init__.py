@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bacoun.classifier import BaCOUnClassifier
     from bacoun.display import UncertaintyDisplay
+    from bacoun.tabular.scorer import Scorer
     from bacoun.uncertainty import Uncertainty, decompose
 
 __version__ = "0.2.0"
 
-__all__ = ["BaCOUnClassifier", "Uncertainty", "UncertaintyDisplay", "__version__", "decompose"]
+__all__ = [
+    "BaCOUnClassifier",
+    "Scorer",
+    "Uncertainty",
+    "UncertaintyDisplay",
+    "__version__",
+    "decompose",
+]
 
 # torch's threads wait for each other by spinning, unless this is set before torch is imported. On a
 # machine with other jobs a spinning thread keeps the one that it waits for from running.
@@ -22,6 +30,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Imported when first asked for: torch takes seconds, and `bacoun --help` does not need it.
 _HOMES = {
     "BaCOUnClassifier": "bacoun.classifier",
+    "Scorer": "bacoun.tabular.scorer",
     "UncertaintyDisplay": "bacoun.display",
     "Uncertainty": "bacoun.uncertainty",
     "decompose": "bacoun.uncertainty",

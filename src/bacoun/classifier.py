@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -25,7 +25,13 @@ from bacoun.posterior import Health
 from bacoun.posterior.held_out import held_out_prior_scale
 from bacoun.prediction import Predictor, features_of, learn_doubt, usual_disagreement
 from bacoun.progress import progress_bars
-from bacoun.protocols import BoundarySampler, EdgeAwareFeatureMap, FeatureMap, LastLayer
+from bacoun.protocols import (
+    BoundarySampler,
+    EdgeAwareFeatureMap,
+    FeatureMap,
+    FeatureRows,
+    LastLayer,
+)
 from bacoun.randomness import RandomState, as_generator, threads_for
 from bacoun.serialization import from_state, to_state
 from bacoun.steps import STEPS, fit_step, make_step
@@ -145,6 +151,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         sample_weight: ArrayLike | None = None,
         *,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        all_rows: Callable[[Self], FeatureRows] | None = None,
     ) -> Self:
         """Learn from X and y.
 
@@ -163,7 +170,13 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             and, on the same machine, ends with the same model; `verbose` and `n_jobs` may change.
             The folder stays: delete it once the model is saved. A step of your own is loaded if it
             has `get_state` and `set_state`; otherwise it is fitted again.
+        all_rows : callable, optional
+            If X and y are a sample of rows that do not fit into memory: given this classifier after
+            steps 1 and 2, which learn from the sample, it returns the features of all rows, for
+            step 3. Weights and `contamination` are not supported then.
         """
+        if all_rows is not None:
+            self._check_unweighted(sample_weight)
         rows = weighted_rows(X, y, sample_weight)
         steps = self._fresh_steps(for_images=as_rows(rows.X)[1] is not None)
         boundary, features, posterior = steps
@@ -172,7 +185,8 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
             checkpoint = Checkpoint(checkpoint)
         if checkpoint is not None:
-            checkpoint.begin(self._run(points, labels, rows.weights, *steps), generator)
+            run = self._run(points, labels, rows.weights, *steps)
+            checkpoint.begin(run if all_rows is None else run | {"rows": [all_rows]}, generator)
         self.outliers_ = np.empty(0, dtype=np.int64)
         with progress_bars(self.verbose) as bar_for, self._threads():
             if self.contamination > 0:
@@ -202,11 +216,30 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 edge = self._draw_edge(points, generator)
             self.features_ = fit("features", features, points, labels, **edge, **weights)
             learned = features_of(self.features_, points, seen=True)
-            prior = {"best_prior_scale": getattr(self.features_, "prior_scale_", None)}
-            self.posterior_ = fit("posterior", posterior, learned, labels, **weights, **prior)
+            offered: dict[str, Any] = {}
+            n_rows = len(points)
+            if all_rows is not None:
+                offered["all_rows"] = all_rows(self)
+                n_rows = offered["all_rows"].n_rows
+            offered |= {"best_prior_scale": getattr(self.features_, "prior_scale_", None)}
+            self.posterior_ = fit("posterior", posterior, learned, labels, **weights, **offered)
             if boundary is not None and self.ood_prior > 0:
-                self.doubt_ = learn_doubt(self._predictor, points, learned, float(self.ood_prior))
+                prior = float(self.ood_prior)
+                self.doubt_ = learn_doubt(self._predictor, points, learned, prior, n_rows)
         return self
+
+    def _check_unweighted(self, sample_weight: ArrayLike | None) -> None:
+        given = {
+            "sample_weight": sample_weight is not None,
+            "contamination": self.contamination > 0,
+        }
+        given |= {"class_weight": self.class_weight is not None}
+        wrong = [name for name, is_given in given.items() if is_given]
+        if wrong:
+            raise ValueError(
+                f"a fit to more rows than fit into memory must be without {wrong[0]}; got one. "
+                "Leave it out, or fit to a sample."
+            )
 
     def _threads(self) -> AbstractContextManager[None]:
         """One thread for tables, except where a step asks for more; all for images."""
@@ -254,7 +287,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 on_epoch=bar_for("posterior"),
             )
             if self.doubt_ is not None:
-                disagreement = usual_disagreement(self._predictor, features)
+                disagreement = usual_disagreement(self._predictor, features, len(features))
                 self.doubt_ = replace(self.doubt_, disagreement=disagreement)
         self.__dict__.pop("set_scores_", None)  # of the old posterior
         return self

@@ -17,6 +17,8 @@ _FEWEST_HELD_OUT = 20  # points to take a 95 % quantile from
 _LOG_DENSITIES = ("numbers", "categories")  # scores of which only high ones are unusual
 _SMALLEST_SPREAD = 1.0  # of these, in nats: categories may be equally likely in almost all rows
 _SMALLEST_DISAGREEMENT = 1e-3  # in nats; what is below is agreement
+_MANY_ROWS = 100_000  # beyond, that limit falls with 1 / N, as disagreement itself does
+_ROUNDING = 1e-6  # of an epistemic uncertainty in single precision
 
 
 class Look(NamedTuple):
@@ -155,10 +157,21 @@ def with_doubt(mean: Tensor, mean_entropy: Tensor, kappa: Tensor | None) -> tupl
     return doubted(mean, kappa), (1 - kappa) * mean_entropy
 
 
-def learn_doubt(predictor: Predictor, points: Tensor, features: Tensor, ood_prior: float) -> Doubt:
+def learn_doubt(
+    predictor: Predictor, points: Tensor, features: Tensor, ood_prior: float, n_rows: int
+) -> Doubt:
     """Doubt, from how unfamiliar those training points look that a step was not fitted to.
 
-    `features` (N, L) are those of the points (N, ...) that step 3 was fitted to.
+    Parameters
+    ----------
+    points : Tensor of shape (N, ...)
+        Training points, or a sample of them.
+    features : Tensor of shape (N, L)
+        Their features.
+    ood_prior : float
+        Prior probability that a scored point is out of distribution.
+    n_rows : int
+        Number of rows that step 3 was fitted to.
     """
     step = predictor.boundary if predictor.has_density else predictor.features
     rows = getattr(step, "held_out_rows_", torch.empty(0, dtype=torch.int64))
@@ -171,10 +184,14 @@ def learn_doubt(predictor: Predictor, points: Tensor, features: Tensor, ood_prio
         in_nats = name in _LOG_DENSITIES
         smallest = _SMALLEST_SPREAD if in_nats else 1e-6
         tails[name] = Tail.of(scores, smallest, two_sided=not in_nats)
-    return Doubt(ood_prior, tails, usual_disagreement(predictor, features))
+    return Doubt(ood_prior, tails, usual_disagreement(predictor, features, n_rows))
 
 
-def usual_disagreement(predictor: Predictor, features: Tensor) -> float:
-    """Epistemic uncertainty of the weights that 5 % of known points exceed, in nats."""
+def usual_disagreement(predictor: Predictor, features: Tensor, n_rows: int) -> float:
+    """Epistemic uncertainty of the weights that 5 % of known points exceed, in nats.
+
+    `features` (N, L) are those of known points; step 3 was fitted to `n_rows`.
+    """
     epistemic = from_moments(*predictor.moments_of_weights(features)).epistemic
-    return max(float(epistemic.quantile(0.95)), _SMALLEST_DISAGREEMENT)
+    smallest = max(_ROUNDING, _SMALLEST_DISAGREEMENT * min(1.0, _MANY_ROWS / n_rows))
+    return max(float(epistemic.quantile(0.95)), smallest)

@@ -8,9 +8,12 @@ To be saved with a model, a step also needs `get_state` and `set_state`.
 
 from __future__ import annotations
 
-from typing import Protocol, Self, runtime_checkable
+from collections.abc import Callable
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from torch import Generator, Tensor
+
+_Result = TypeVar("_Result")
 
 
 @runtime_checkable
@@ -70,4 +73,27 @@ class LastLayer(Protocol):
 
     def predict_proba_samples(self, features: Tensor) -> Tensor:
         """Class probabilities (S, N, K) under each posterior draw."""
+        ...
+
+
+class FeatureRows(Protocol):
+    """All training rows as features, if they do not fit into memory: in chunks, here or elsewhere.
+
+    A posterior whose `fit` takes `all_rows` may use them beside the features of a sample.
+    """
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    def reduce(
+        self,
+        function: Callable[[Tensor, Tensor], _Result],
+        merge: Callable[[list[_Result]], _Result],
+    ) -> _Result:
+        """Merge the results of `function` on features (n, L) and labels (n,) of each chunk.
+
+        Both must be picklable, and `merge` associative.
+        """
         ...

@@ -42,6 +42,14 @@ def draw_seed(generator: torch.Generator) -> int:
     return int(torch.randint(2**62, (1,), generator=generator))
 
 
+def mix_bits(bits: np.ndarray) -> np.ndarray:
+    """The finalizer of SplitMix64 (Steele et al. 2014): nearby uint64 (N,) become unrelated."""
+    with np.errstate(over="ignore"):  # modulo 2**64
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
     """Seed torch's global generator from `generator` inside the block; restore it afterwards.
@@ -68,6 +76,22 @@ def threads_for(work: float) -> Iterator[None]:
     before = torch.get_num_threads()
     token = _most_threads.set(_thread_limit())
     torch.set_num_threads(_thread_limit() if is_worth_threads(work) else 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _most_threads.reset(token)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run the block on one torch thread, and so all of `threads_for` and `independent_workers`.
+
+    For a process that is one of many on a machine: others have the other cores.
+    """
+    before = torch.get_num_threads()
+    token = _most_threads.set(1)
+    torch.set_num_threads(1)
     try:
         yield
     finally:

@@ -51,7 +51,7 @@ def to_state(model: BaCOUnClassifier) -> State:
         "set_scores": torch.from_numpy(model.set_scores_)
         if hasattr(model, "set_scores_")
         else None,
-        "steps": {name: _pack_step(name, getattr(model, f"{name}_")) for name in STEPS},
+        "steps": {name: pack_step(name, getattr(model, f"{name}_")) for name in STEPS},
     }
 
 
@@ -85,14 +85,14 @@ def from_state(
         if state[name] is not None:
             setattr(model, f"{name}_", state[name].cpu().numpy())
     for name in STEPS:
-        step = _unpack_step(name, state["steps"][name], body)
+        step = unpack_step(name, state["steps"][name], body)
         setattr(model, f"{name}_", step)
         setattr(model, name, None if step is None else clone(step))
     model.doubt_ = None if state["doubt"] is None else Doubt.from_state(state["doubt"])
     return model
 
 
-def _pack_step(name: str, step: Any) -> State | None:
+def pack_step(name: str, step: Any) -> State | None:
     """A fitted built-in step as plain values and tensors."""
     if step is None:
         return None
@@ -112,8 +112,8 @@ def _pack_step(name: str, step: Any) -> State | None:
     return {"kind": kind, "parts": parts, "settings": plain(settings), "state": state}
 
 
-def _unpack_step(name: str, packed: State | None, body: nn.Module | None) -> Any:
-    """Undo `_pack_step`; `body` stands in for a module that files cannot hold."""
+def unpack_step(name: str, packed: State | None, body: nn.Module | None) -> Any:
+    """Undo `pack_step`; `body` stands in for a module that files cannot hold."""
     if packed is None:
         return None
     settings = {key: _as_tuple(value) for key, value in packed["settings"].items()}

@@ -18,6 +18,11 @@ STEPS: dict[str, dict[str, Any]] = {
     "posterior": posterior.KINDS,
 }
 
+_NEEDED = {  # arguments that a step cannot ignore
+    "sample_weight": "rows or classes are weighted",
+    "all_rows": "there are more rows than fit into memory",
+}
+
 VERBS = {"boundary": "sample", "features": "transform", "posterior": "predict_proba_samples"}
 
 
@@ -58,11 +63,12 @@ def fit_step(
         return step.set_state(saved["state"])
     offered |= {"checkpoint": checkpoint}
     extra = {key: value for key, value in offered.items() if has_fit_parameter(step, key)}
-    if "sample_weight" in offered.keys() - extra.keys():
-        raise ValueError(
-            f"{name} must take sample_weight in fit if rows or classes are weighted; "
-            f"{type(step).__name__} does not. Fit without weights, or use another step."
-        )
+    for needed, when in _NEEDED.items():
+        if needed in offered.keys() - extra.keys():
+            raise ValueError(
+                f"{name} must take {needed} in fit if {when}; {type(step).__name__} does not. Use "
+                "another step, or do without."
+            )
     step = step.fit(*data, generator=generator, **extra)
     if checkpoint is not None and hasattr(step, "get_state"):
         state = {"state": step.get_state(), "generator": generator.get_state()}

@@ -56,23 +56,8 @@ def write_folder(content: dict[str, Any], path: str | os.PathLike[str], *, overw
 def read_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what `write_folder` wrote; a damaged folder raises a ValueError."""
     folder = Path(path)
-    for name in (_DOCUMENT, _TENSORS):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(
-                f"path must be a folder with {_DOCUMENT} and {_TENSORS}; '{folder}' has no {name}."
-            )
-    try:
-        document = json.loads((folder / _DOCUMENT).read_text())
-        written = document["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"'{folder / _DOCUMENT}' is damaged; save the model again.") from error
-    if written != FORMAT:
-        raise ValueError(
-            f"'{folder}' has format {written}, this version of bacoun reads {FORMAT}. "
-            "Fit the model again, or install the version of bacoun that wrote it."
-        )
-    if document.pop("checksum", None) != _checksum(document):
-        raise ValueError(f"'{folder / _DOCUMENT}' was changed after saving; save the model again.")
+    document = _read_document(folder)
+    del document["checksum"]
     if document.pop("tensors_checksum") != _checksum_of_file(folder / _TENSORS):
         raise ValueError(f"'{folder / _TENSORS}' was changed after saving; save the model again.")
     try:
@@ -82,6 +67,12 @@ def read_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
     del document["format"]
     content: dict[str, Any] = _put_back_tensors(document, tensors)
     return content
+
+
+def read_checksum(path: str | os.PathLike[str]) -> str:
+    """Checksum of the model in the folder `path`: two models with the same one are equal."""
+    checksum: str = _read_document(Path(path))["checksum"]
+    return checksum
 
 
 @contextmanager
@@ -101,6 +92,29 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _read_document(folder: Path) -> dict[str, Any]:
+    """The plain values of a model, with their checksum, which is compared."""
+    for name in (_DOCUMENT, _TENSORS):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(
+                f"path must be a folder with {_DOCUMENT} and {_TENSORS}; '{folder}' has no {name}."
+            )
+    try:
+        document: dict[str, Any] = json.loads((folder / _DOCUMENT).read_text())
+        written = document["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"'{folder / _DOCUMENT}' is damaged; save the model again.") from error
+    if written != FORMAT:
+        raise ValueError(
+            f"'{folder}' has format {written}, this version of bacoun reads {FORMAT}. "
+            "Fit the model again, or install the version of bacoun that wrote it."
+        )
+    content = {name: value for name, value in document.items() if name != "checksum"}
+    if document.get("checksum") != _checksum(content):
+        raise ValueError(f"'{folder / _DOCUMENT}' was changed after saving; save the model again.")
+    return document
 
 
 def _take_out_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -1,4 +1,8 @@
-"""The mini-batch loop of flows, networks and variational inference."""
+"""The mini-batch loop of flows, networks and variational inference.
+
+Under `torchrun`, once `torch.distributed` is initialized, all processes train the same network:
+each computes the gradient of its share of every mini-batch, and the shares are added.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor, distributed, nn
 from torch.optim.adam import adam
 
 from bacoun.randomness import seeded
@@ -53,7 +57,9 @@ def train(
     Parameters
     ----------
     data : sequence of Tensor
-        Equal lengths; rows are drawn together.
+        Equal lengths; rows are drawn together. With several processes, the same in each.
+    batch_size : int
+        Rows in a mini-batch of one process.
     l2 : float
         Penalty: `l2 / 2` times the squared weights, added to a *summed* loss.
     l2_over : "rows" or "batch"
@@ -76,10 +82,12 @@ def train(
         rows, others = _split(data[0], n_held_out, generator)
         held_out = [column[rows] for column in data]
         data = [column[others] for column in data]
-    n_summed = n_points if l2_over == "rows" else batch_size
+    n_summed = n_points if l2_over == "rows" else batch_size * _place()[1]
     optimizer = _Adam(module, learning_rate, l2 / n_summed)
     history, best = History(held_out_rows=rows), _Best(module, patience)
     with seeded(generator):  # dropout draws from torch's global stream
+        if rank := _place()[0]:  # other noise for other rows
+            torch.manual_seed(torch.initial_seed() + rank)
         for epoch in range(1, epochs + 1):
             value = _one_epoch(module, loss, data, batch_size, optimizer, generator)
             history.train.append(value)
@@ -165,6 +173,17 @@ class _Adam:
         for parameter in self.state:
             parameter.grad = None
 
+    def add_gradients(self, loss: Tensor) -> Tensor:
+        """Add up the gradients and the loss of all processes; return that sum of the losses."""
+        gradients = [each.grad for each in self.state if each.grad is not None]
+        parts = [*gradients, loss.detach()]
+        sums = torch.cat([part.flatten() for part in parts])  # one message for all
+        distributed.all_reduce(sums)
+        found = sums.split([part.numel() for part in parts])
+        for gradient, total in zip(gradients, found, strict=False):
+            gradient.copy_(total.view_as(gradient))
+        return found[-1]
+
     @torch.no_grad()
     def step(self) -> None:
         for group, weight_decay in self.groups:
@@ -222,17 +241,28 @@ def _one_epoch(
     generator: Generator,
 ) -> float:
     module.train()
+    rank, n_processes = _place()
     n_points, total = len(data[0]), 0.0
     # A batch of one row has no spread for a normalization layer, so equal batches, none tiny.
     order = torch.randperm(n_points, generator=generator)
-    batches = order.tensor_split(-(-n_points // batch_size))
-    for rows in batches:
+    batches = order.tensor_split(-(-n_points // (batch_size * n_processes)))
+    for batch in batches:
         optimizer.forget_gradients()
-        value = loss(*(column[rows] for column in data))
+        rows = batch.tensor_split(n_processes)[rank]
+        value = loss(*(column[rows] for column in data)) * (len(rows) / len(batch))
         value.backward()
+        if n_processes > 1:
+            value = optimizer.add_gradients(value)
         optimizer.step()
-        total += float(value.detach()) * len(rows)
+        total += float(value.detach()) * len(batch)
     return total / n_points
+
+
+def _place() -> tuple[int, int]:
+    """The number of this process among those that train together, and how many there are."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer
@@ -109,3 +110,51 @@ def test_a_folder_that_cannot_be_written_to_is_refused_first(words, tmp_path, ca
     tmp_path.chmod(0o700)
     assert info.value.code == 2
     assert "can be written to" in capsys.readouterr().err
+
+
+# --- many Parquet files ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pattern(tmp_path):
+    """1500 rows in three files, with quotes around what the shell would expand."""
+    (tmp_path / "rows").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        kind = rng.integers(0, 2, 500)
+        rows = pd.DataFrame({"x": rng.normal(2 * kind, 1), "y": rng.normal(-kind, 1), "ill": kind})
+        rows.to_parquet(tmp_path / "rows" / f"{number}.parquet", row_group_size=250)
+    return f"{tmp_path}/rows/*.parquet"
+
+
+def test_many_files_are_fitted_with_a_sample_for_the_networks(pattern, tmp_path, capsys):
+    words = ["fit", pattern, "--target", "ill", "--quick", "--sample-rows", "300"]
+    main([*words, "--out", str(tmp_path / "model")])
+    said = capsys.readouterr().out
+    facts = TableModel.load(tmp_path / "model").facts
+    assert f"1500: {facts['training_rows']} for training (networks: " in said
+    assert "nats from all rows" in said
+    assert {path.name for path in tmp_path.iterdir()} == {"rows", "model"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--sample-rows", "300", "--time", "x"], "time needs all rows in memory, at most 375"),
+        (["--workers", "1", "--scheduler", "tcp://x"], "give either --scheduler ADDRESS or"),
+        (["--target", "well"], "there is no 'well'. It has 'x', 'y', 'ill'"),
+    ],
+)
+def test_what_cannot_be_fitted_from_files_is_refused(pattern, tmp_path, capsys, more, message):
+    with pytest.raises(SystemExit, match="2"):
+        main(["fit", pattern, "--target", "ill", "--out", str(tmp_path / "model"), *more])
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["rows"]
+
+
+def test_workers_need_row_groups(words, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([*words, "--out", str(tmp_path / "model"), "--workers", "2"])
+    assert "--workers and --scheduler need Parquet" in capsys.readouterr().err

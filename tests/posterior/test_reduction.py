@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from bacoun.posterior import HMC, Laplace
+from bacoun.posterior import reduction as module
 from bacoun.posterior.logistic import contrasts
 from bacoun.posterior.reduction import MAX_SHIFT, reduce
 
@@ -138,3 +139,13 @@ def test_the_mode_has_no_slope():
     _, posterior, mode = reduce(features, labels, 3, 1.0, tol=0.0)
     assert posterior.gradient(mode[:, :, None]).abs().max() < 0.01
     assert posterior.probabilities(mode).argmax(1).eq(labels).double().mean() > 0.8
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_problem_that_is_kept_in_single_precision_has_the_same_mode(monkeypatch, n_classes):
+    features, labels = head(n_points=2000, n_classes=n_classes)
+    _, wide, expected = reduce(features, labels, n_classes, 1.0, tol=0.0)
+    monkeypatch.setattr(module, "_MAX_FLOAT64", 0)
+    _, narrow, mode = reduce(features, labels, n_classes, 1.0, tol=0.0)
+    assert (wide.features.dtype, narrow.features.dtype) == (torch.float64, torch.float32)
+    torch.testing.assert_close(mode.double(), expected, atol=1e-2, rtol=0)

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike
+from torch import Generator, Tensor
 
 from bacoun.baselines.networks import Network, NetworkDraws, check_body
 from bacoun.features import LearnedFeatures
 from bacoun.nested import NestedSettings
 from bacoun.progress import progress_bars
-from bacoun.randomness import as_generator
+from bacoun.randomness import as_generator, draw_seed
+from bacoun.training import OnEpoch
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -34,6 +37,9 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
         Show progress bars on stderr.
     device : str
         Torch device of the model, such as "cpu".
+    n_jobs : int, optional
+        Number of processes that train networks in parallel. None: one, or as many as
+        `joblib.parallel_config` says, such as the workers of a Dask cluster.
 
     Attributes
     ----------
@@ -43,6 +49,7 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
 
     n_members: int = 5
     network: LearnedFeatures | None = None
+    n_jobs: int | None = None
 
     def _default_part(self, name: str, value: Any) -> Any:
         if name == "network" and value is None:
@@ -55,14 +62,21 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
         self._check_counts("n_members")
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
-        with progress_bars(self.verbose) as bar_for:
-            self.members_ = [
-                self._part("network").fit(
-                    points, labels, generator=generator, on_epoch=bar_for(f"network {number}")
-                )
-                for number in range(1, self.n_members + 1)
-            ]
+        seeds = [draw_seed(generator) for _ in range(self.n_members)]
+        is_here = effective_n_jobs(self.n_jobs) == 1  # others cannot draw on this terminal
+        with progress_bars(self.verbose and is_here) as bar_for:
+            self.members_ = Parallel(n_jobs=self.n_jobs)(
+                delayed(self._fit_member)(points, labels, seed, bar_for(f"network {number}"))
+                for number, seed in enumerate(seeds, start=1)
+            )
         return self
+
+    def _fit_member(
+        self, points: Tensor, labels: Tensor, seed: int, on_epoch: OnEpoch | None
+    ) -> LearnedFeatures:
+        generator = Generator().manual_seed(seed)
+        network: LearnedFeatures = self._part("network")
+        return network.fit(points, labels, generator=generator, on_epoch=on_epoch)
 
     def _networks(self) -> Iterator[Network]:
         return (member.module_ for member in self.members_)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from torch import Generator, Tensor
 
 from bacoun.boundary.flow import Flow, FlowSettings, deviation_within
@@ -61,7 +61,8 @@ class FlowShell(FlowSettings):
         Stop early once the likelihood of a held-out tenth of the points has not improved for this
         many epochs. None: train on all points for all epochs.
     n_jobs : int, optional
-        Number of processes that fit flows in parallel.
+        Number of processes that fit flows in parallel. None: one, or as many as
+        `joblib.parallel_config` says, such as the workers of a Dask cluster.
     """
 
     radii: tuple[float, float] | None = None
@@ -98,8 +99,8 @@ class FlowShell(FlowSettings):
         seeds = [draw_seed(generator) for _ in clouds]
 
         def progress(index: int) -> OnEpoch | None:
-            if on_epoch is None or self.n_jobs not in (None, 1):
-                return None
+            if on_epoch is None or effective_n_jobs(self.n_jobs) > 1:
+                return None  # other processes cannot draw on this terminal
             return lambda done, planned: on_epoch(index * planned + done, len(seeds) * planned)
 
         self.flows_: list[Flow] = Parallel(n_jobs=self.n_jobs)(

@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from contextlib import ExitStack
 from dataclasses import asdict
+from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bacoun.cli.output import check_out
+from bacoun.cli.predict_many import is_many, refuse_both
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bacoun.checkpoint import Checkpoint
     from bacoun.tabular import TableModel
 
 
 def fit(
-    train: Annotated[Path, typer.Argument(help="Training table: .csv, .tsv or .parquet.")],
+    train: Annotated[
+        str,
+        typer.Argument(
+            help="Training table: .csv, .tsv or .parquet. Or a pattern of Parquet files in quotes."
+        ),
+    ],
     target: Annotated[str, typer.Option(help="Column with the labels.")],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
     impute: Annotated[
@@ -53,6 +63,18 @@ def fit(
     per_class: Annotated[
         bool, typer.Option("--per-class", help="Guarantee --false-alarm in each predicted class.")
     ] = False,
+    sample_rows: Annotated[
+        int,
+        typer.Option(min=1, help="Parquet: training rows that flows and networks learn from."),
+    ] = 500_000,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Parquet: worker processes to start on this machine, by Dask."),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="Parquet: address of a running Dask scheduler, to use its workers."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted fit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -63,37 +85,49 @@ def fit(
     are dropped. Identical rows stay on one side of the split into training and calibration rows.
     Progress is saved in OUT.checkpoint until the model is written.
 
+    Parquet may be larger than memory, and many files, such as `'folder/*.parquet'`. With more than
+    --sample-rows training rows, flows and networks learn from a sample of so many; the posterior is
+    that of all rows, on a cluster with --workers or --scheduler.
+
     Example: `bacoun fit train.csv --target diagnosis --out model`
     """
-    from bacoun.tabular import read_table
-
+    refuse_both(workers, scheduler)
     check_out(out, overwrite, is_model=True)
-    table = read_table(train)
+    data = _read(train, wants_workers=(workers or scheduler) is not None)
 
     from bacoun.checkpoint import Checkpoint
-    from bacoun.tabular import TableModel
 
     checkpoint = Checkpoint(out.with_name(f"{out.name}.checkpoint"))
     _start(checkpoint, resume)
+    settings: dict[str, Any] = {
+        "random_state": seed,
+        "impute": impute,
+        "group": group,
+        "time": time,
+        "calibration_share": calibration,
+        "false_alarm": false_alarm,
+        "max_error": "auto" if max_error is None else max_error,
+        "confidence": confidence,
+        "per_class": per_class,
+        "quick": quick,
+        "verbose": sys.stderr.isatty(),
+        "checkpoint": checkpoint,
+    }
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught, ExitStack() as stack:
             warnings.simplefilter("always")
-            model = TableModel.fit(
-                table,
-                target,
-                random_state=seed,
-                impute=impute,
-                group=group,
-                time=time,
-                calibration_share=calibration,
-                false_alarm=false_alarm,
-                max_error="auto" if max_error is None else max_error,
-                confidence=confidence,
-                per_class=per_class,
-                quick=quick,
-                verbose=sys.stderr.isatty(),
-                checkpoint=checkpoint,
-            )
+            if isinstance(data, list):
+                from bacoun.tabular import fit_files
+                from bacoun.tabular.cluster import open_engine
+
+                engine = stack.enter_context(open_engine(scheduler, workers))
+                if engine.dashboard:
+                    typer.echo(f"bacoun: dashboard: {engine.dashboard}", err=True)
+                model = fit_files(data, target, sample_rows=sample_rows, engine=engine, **settings)
+            else:
+                from bacoun.tabular import TableModel
+
+                model = TableModel.fit(data, target, **settings)
     except KeyboardInterrupt:
         typer.echo("bacoun: run the same command with --resume to continue.", err=True)
         raise
@@ -103,6 +137,26 @@ def fit(
         if issubclass(warning.category, UserWarning):
             typer.echo(f"bacoun: note: {warning.message}", err=True)
     typer.echo(_as_json(model, out) if as_json else _summary(model, out))
+
+
+def _read(train: str, wants_workers: bool) -> pd.DataFrame | list[str]:
+    """A table, or the addresses of Parquet files, which are not read yet."""
+    from bacoun.tabular.reading import is_parquet, read_table, survey_table
+
+    if not is_many(train):
+        survey_table(train)  # a bad file is refused in one sentence
+        if not is_parquet(train):
+            if wants_workers:
+                raise ValueError(
+                    "--workers and --scheduler need Parquet, which has row groups; got "
+                    f"'{train}'. Convert it, or leave them out."
+                )
+            return read_table(train)
+        train = escape(train)
+
+    from bacoun.tabular.many import find_files
+
+    return find_files(train)
 
 
 def _start(checkpoint: Checkpoint, resume: bool) -> None:
@@ -129,8 +183,16 @@ def _summary(model: TableModel, out: Path) -> str:
         rule.insert(-1, facts["error_bound"])
     by_time = facts["calibrated_on"] != "random rows"
     period = f" ({facts['calibrated_on']})" if by_time else ""
+    is_sample = facts["sampled_rows"] < facts["training_rows"]
+    sample = f" (networks: {facts['sampled_rows']})" if is_sample else ""
+    coreset = ""
+    if health.coreset_difference is not None:
+        coreset = (
+            f"; sampled on {health.coreset_rows} rows, {health.coreset_difference:.2g} nats from "
+            "all rows"
+        )
     lines = {
-        "rows": f"{facts['rows']}: {facts['training_rows']} for training, "
+        "rows": f"{facts['rows']}: {facts['training_rows']} for training{sample}, "
         f"{facts['calibration_rows']} for calibration{period}"
         + (f", {facts['copies']} copies of others" if facts["copies"] else ""),
         "drift": facts["drift"],
@@ -139,7 +201,7 @@ def _summary(model: TableModel, out: Path) -> str:
         "dropped": ", ".join(f"{name} ({why})" for name, why in facts["dropped_columns"].items()),
         "quality": f"accuracy {facts['accuracy']:.3f}, AUC {auc}, ECE {facts['ece']:.3f} on the "
         "calibration rows",
-        "health": f"{health.inference}, {health.n_draws} draws{mixing}",
+        "health": f"{health.inference}, {health.n_draws} draws{mixing}{coreset}",
         "deferral": ("\n" + " " * 10).join(rule),
         "model": str(out),
         "next": f"bacoun predict {out} NEW.csv --out scored.csv",

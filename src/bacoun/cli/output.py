@@ -1,8 +1,10 @@
-"""Check the output path of a command before it does any work."""
+"""Check the output path of a command before it does any work; show progress while it does."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -22,3 +24,16 @@ def check_out(out: Path, overwrite: bool, *, is_model: bool = False) -> None:
         raise PermissionError(
             f"--out must be in a folder that can be written to; '{parent}' cannot. Choose another."
         )
+
+
+@contextmanager
+def row_progress(n_rows: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr, if that is a terminal; yields a function that adds rows to it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = ("rows", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("rows", total=n_rows)
+        yield lambda more: progress.advance(task, more)

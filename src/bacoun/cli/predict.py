@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bacoun.cli.output import check_out
+from bacoun.cli.output import check_out, row_progress
+from bacoun.cli.predict_many import is_many, predict_many, refuse_both
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,9 +22,17 @@ if TYPE_CHECKING:
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder that bacoun fit wrote.")],
-    new: Annotated[Path, typer.Argument(help="Table to score: .csv, .tsv or .parquet.")],
+    new: Annotated[
+        str,
+        typer.Argument(
+            help="Table to score: .csv, .tsv or .parquet. Or a pattern of Parquet files in quotes."
+        ),
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="File to write, in the same format as the table.")
+        str | None,
+        typer.Option(
+            help="File to write, in the same format as the table. Of a pattern: folder for parts."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object for each row; null is infinite.")
@@ -33,6 +42,13 @@ def predict(
         typer.Option(help="Say in words why a row is deferred; takes milliseconds for each."),
     ] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Worker processes to start on this machine, by Dask."),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a running Dask scheduler, to use its workers.")
+    ] = None,
 ) -> None:
     """Score a table of any size: add predictions, uncertainties and decisions.
 
@@ -41,8 +57,39 @@ def predict(
     the table as a whole is said in up to three lines; `bacoun check` says more. The file is written
     atomically.
 
+    Many Parquet files, such as `'folder/*.parquet'`, are scored one row group at a time, on a
+    cluster with --workers or --scheduler. Each becomes a part in the folder --out, and summary.json
+    is written there at the end. The same command again scores only what is missing.
+
     Example: `bacoun predict model new.csv --out scored.csv`
     """
+    if is_many(new) or workers is not None or scheduler is not None:
+        refuse_both(workers, scheduler)
+        predict_many(model, new, _folder(out, as_json, overwrite), because, workers, scheduler)
+    else:
+        _predict_one(
+            model, Path(new), None if out is None else Path(out), as_json, because, overwrite
+        )
+
+
+def _folder(out: str | None, as_json: bool, overwrite: bool) -> str:
+    """The folder for the parts of many files."""
+    if out is None or as_json:
+        raise ValueError(
+            "many files are scored into a folder; give --out FOLDER, without --json. The summary "
+            "is written there as JSON."
+        )
+    if overwrite:
+        raise ValueError(
+            "--overwrite replaces a file; finished parts in the folder --out are kept. Remove the "
+            "folder to score all again."
+        )
+    return out
+
+
+def _predict_one(
+    model: Path, new: Path, out: Path | None, as_json: bool, because: bool, overwrite: bool
+) -> None:
     from bacoun.tabular import survey_table
     from bacoun.tabular.reading import listed
 
@@ -128,15 +175,9 @@ def _finite_or_none(value: object) -> object:
 
 def _chunks(new: Path, survey: Survey) -> Iterator[pd.DataFrame]:
     """The table in chunks, with a progress bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
     from bacoun.tabular import stream_table
 
-    console = Console(stderr=True)
-    columns = ("rows", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("rows", total=survey.n_rows)
+    with row_progress(survey.n_rows) as add:
         for frame in stream_table(new, survey=survey):
             yield frame
-            progress.advance(task, len(frame))
+            add(len(frame))

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from joblib import effective_n_jobs
+from joblib import cpu_count, effective_n_jobs
 from sklearn.tree import DecisionTreeClassifier
 from torch import Generator, Tensor
 
-from bacoun.randomness import draw_seed
+from bacoun.randomness import draw_seed, mix_bits
 
 _CHUNK, _TREES_AT_ONCE = 8192, 10  # rows and trees that fit into the processor's cache
 _BAG_SHARE = 0.63  # of the rows, as many as differ in a bootstrap sample
@@ -83,8 +83,9 @@ class Forest:
             tree.fit(table[bag], classes[bag], sample_weight=weights[bag], check_input=False)
             return _nodes(tree, len(counts))
 
-        # Growing a tree releases the interpreter lock.
-        with ThreadPoolExecutor(effective_n_jobs(n_jobs)) as pool:
+        # Growing a tree releases the interpreter lock. A cluster has more jobs than this machine.
+        n_threads = min(effective_n_jobs(n_jobs), cpu_count())
+        with ThreadPoolExecutor(n_threads) as pool:
             trees = list(pool.map(grow, range(self.n_trees)))
         sizes = np.array([len(tree.features) for tree in trees])
         roots = sizes.cumsum() - sizes
@@ -207,18 +208,11 @@ def _hashes(points: Tensor) -> np.ndarray:
     multipliers = np.random.default_rng(0).integers(2**63, size=rows.shape[1], dtype=np.uint64)
     with np.errstate(over="ignore"):  # modulo 2**64, in any order
         bits: np.ndarray = rows.view(np.uint32).astype(np.uint64) @ (2 * multipliers + 1)
-        return _mixed(bits)
+        return mix_bits(bits)
 
 
 def _in_bag(hashes: np.ndarray, seed: int, tree: int, share: float) -> np.ndarray:
     """Whether rows of these hashes (N,) are in the bag of a tree: a share of all rows."""
     offset = np.uint64((seed + tree * 0x9E3779B97F4A7C15) % 2**64)
     with np.errstate(over="ignore"):
-        return _mixed(hashes + offset) < np.uint64(math.floor(share * 2**64))
-
-
-def _mixed(bits: np.ndarray) -> np.ndarray:
-    """The finalizer of SplitMix64 (Steele et al. 2014): nearby integers become unrelated."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+        return mix_bits(hashes + offset) < np.uint64(math.floor(share * 2**64))

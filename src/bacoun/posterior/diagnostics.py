@@ -63,6 +63,11 @@ class Health:
         Of the integrator, after warm-up.
     seconds : float
         Duration of the inference.
+    coreset_rows : int
+        Rows that were sampled from, if not all training rows.
+    coreset_difference : float
+        Standard deviation over draws of the difference between their log density and that of all
+        rows, in nats: far below 1, if the coreset stands for all rows.
     """
 
     inference: str
@@ -84,6 +89,8 @@ class Health:
     divergences: int | None = None
     step_size: float | None = None
     seconds: float | None = None
+    coreset_rows: int | None = None
+    coreset_difference: float | None = None
 
     def __str__(self) -> str:
         rows = {name: value for name, value in asdict(self).items() if value is not None}
@@ -110,6 +117,11 @@ class Health:
             limit = max(1.01, 1 + 2 * (self.rhat_iid - 1) * max(1.0, n_total / max(ess, required)))
             if not self.rhat <= limit:
                 problems.append(f"R-hat {self.rhat:.3f} above {limit:.3f} (raise n_warmup)")
+        if self.coreset_difference is not None and not self.coreset_difference < 1:
+            problems.append(
+                f"the coreset differs by {self.coreset_difference:.1f} nats from all rows (fit to "
+                "a sample instead)"
+            )
         if problems:
             message = f"{self.inference} has not converged: {'; '.join(problems)}."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)

@@ -16,10 +16,12 @@ from torch import Generator, Tensor
 
 from bacoun.checkpoint import Checkpoint
 from bacoun.posterior import evidence
+from bacoun.posterior.all_rows import AllRows, choose_coreset, triangular_factor
 from bacoun.posterior.diagnostics import Health, convergence
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, mix
 from bacoun.posterior.predictive import Predictive, softmax_against_last
 from bacoun.posterior.reduction import Reduction, Spectrum, reduce, weighted
+from bacoun.protocols import FeatureRows
 from bacoun.randomness import as_generator, draw_seed, threads_for
 from bacoun.training import OnEpoch
 
@@ -122,6 +124,7 @@ class ReducedHead(Head):
         *,
         sample_weight: Tensor | None = None,
         best_prior_scale: float | None = None,
+        all_rows: FeatureRows | None = None,
         generator: Generator | None = None,
         on_epoch: OnEpoch | None = None,
         checkpoint: Checkpoint | None = None,
@@ -137,6 +140,10 @@ class ReducedHead(Head):
             How often each row counts in the likelihood. None: once.
         best_prior_scale : float, optional
             What a `prior_scale` of "auto" stands for, if the feature map knows.
+        all_rows : FeatureRows, optional
+            The training rows, if `features` and `labels` are a sample of them. The posterior has
+            the mode of all rows and its curvature; its shape beyond that is learned from the
+            sample.
         generator : torch.Generator, optional
             Source of randomness. None: a fresh seed.
         on_epoch : callable, optional
@@ -147,22 +154,33 @@ class ReducedHead(Head):
         started = time.perf_counter()
         generator = as_generator(generator)
         self.n_classes_ = self._check(features, labels)
+        if all_rows is not None:
+            features, labels, sample_weight = choose_coreset(
+                features, labels, all_rows.n_rows, generator
+            )
         design = self._design(features)
         data = design, labels, self.n_classes_
         with threads_for(0):  # what is large shares its work among independent threads
-            spectrum = Spectrum(weighted(design, sample_weight))
+            if all_rows is None:
+                spectrum, tol = Spectrum(weighted(design, sample_weight)), self.tol
+            else:  # so many rows inform all directions but the null space
+                spectrum, tol = Spectrum(triangular_factor(all_rows, self.fit_intercept)), 0.0
             if self.prior_scale == "evidence":
-                self.prior_scale_ = evidence.best_prior_scale(
-                    *data, self.tol, spectrum, sample_weight
-                )
+                self.prior_scale_ = evidence.best_prior_scale(*data, tol, spectrum, sample_weight)
             else:
                 self.prior_scale_ = self._resolved_prior_scale(design, best_prior_scale)
             self.reduction_, posterior, mode = reduce(
-                *data, self.prior_scale_, self.tol, spectrum, sample_weight
+                *data, self.prior_scale_, tol, spectrum, sample_weight
             )
+            whole = None  # too many weights are refused before anything is sampled
+            if all_rows is not None:
+                whole = AllRows(all_rows, posterior, self.reduction_.basis, self.fit_intercept)
             self.chains_, facts = self._sample(
                 posterior, mode, generator, on_epoch=on_epoch, checkpoint=checkpoint
             )
+            if whole is not None:
+                self.chains_, difference = whole.move(self.chains_, mode)
+                facts |= {"coreset_rows": len(features), "coreset_difference": difference}
             self._keep_draws(generator)
         health = Health(
             type(self).__name__,

@@ -107,7 +107,7 @@ class SoftmaxRegression:
         self, weights: Tensor, *, want_value: bool, want_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         relative = mix(self._to_logits, weights)
-        columns = relative.transpose(0, 1).flatten(1)  # (r, (K-1) B)
+        columns = relative.transpose(0, 1).flatten(1).to(self.features)  # (r, (K-1) B)
         log_normalizer = torch.zeros(weights.shape[2], dtype=torch.float64, device=weights.device)
         sums = torch.zeros_like(columns)
         rows = max(64, _CHUNK_ELEMENTS // columns.shape[1])
@@ -123,7 +123,7 @@ class SoftmaxRegression:
                 log_normalizer += log_sum.sum(dim=0, dtype=torch.float64)
             if want_gradient:
                 sums.addmm_(features.T, probabilities.flatten(1))
-        expected = sums.unflatten(1, (len(relative), -1)).transpose(0, 1)
+        expected = sums.unflatten(1, (len(relative), -1)).transpose(0, 1).to(weights)
         value = gradient = expected
         if want_value:
             # Linear in the weights, hence exact in float64 at no cost.

@@ -119,8 +119,10 @@ def reduce(
         weight = None if sample_weight is None else sample_weight.to(precision)
         posterior = SoftmaxRegression(coordinates, labels, n_classes, prior_scale, weight)
         mode = find_mode(posterior, eigenvalues[strong], start=mode)
-        gradient = spectrum.project(_residuals(posterior, mode)).norm(dim=1)
-        shift = (prior_scale * gradient).masked_fill(strong, 0)
+        shift = torch.zeros_like(eigenvalues)
+        if not bool(strong.all()):
+            gradient = spectrum.project(_residuals(posterior, mode)).norm(dim=1)
+            shift = (prior_scale * gradient).masked_fill(strong, 0)
         restored = _largest_beyond(shift, MAX_SHIFT)
         if not bool(restored.any()):
             reduction = Reduction(

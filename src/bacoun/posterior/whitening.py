@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -34,14 +35,26 @@ def find_mode(
     first = torch.zeros(posterior.shape, dtype=torch.float64, device=eigenvalues.device)
     first = first if start is None else start
     if len(posterior.features) * (n_columns * r) ** 2 <= _MAX_NEWTON:
-        found = _newton(posterior, first)
+        found = newton(posterior, first)
         if found is not None:
             return found
     return _lbfgs(posterior, eigenvalues, first)
 
 
-def _newton(posterior: SoftmaxRegression, start: Tensor) -> Tensor | None:
-    """Damped Newton steps, at most 50; None if they do not converge."""
+class Density(Protocol):
+    """A log-concave density of contrasts."""
+
+    def value_and_gradient(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Log density (B,) and its gradient (K-1, r, B) at contrasts (K-1, r, B)."""
+        ...
+
+    def hessian(self, weights: Tensor) -> Tensor:
+        """Negative Hessian (d, d) of the log density, mean over contrasts (K-1, r, B)."""
+        ...
+
+
+def newton(posterior: Density, start: Tensor) -> Tensor | None:
+    """Mode (K-1, r) by damped Newton steps, at most 50; None if they do not converge."""
     weights = start[:, :, None]
     value, gradient = posterior.value_and_gradient(weights)
     for _ in range(_MAX_NEWTON_STEPS):

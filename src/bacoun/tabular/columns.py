@@ -106,7 +106,7 @@ def find_kind(column: pd.Series) -> tuple[Kind, str | None]:
 def _find_kind(column: pd.Series) -> Kind:
     if types.is_bool_dtype(column):
         return "boolean"
-    if _is_numeric(column):
+    if holds_numbers(column):
         return "number"
     if not _is_text(column):
         raise _unsupported(column, str(column.dtype))
@@ -141,7 +141,7 @@ def read_values(column: pd.Series, kind: Kind, date_format: str | None = None) -
         else:
             values = _as_numbers(text)
         bad = np.isnan(values) & ~is_missing(column)
-    elif _is_numeric(column):
+    elif holds_numbers(column):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         bad = ~np.isnan(values) & ~np.isin(values, (0, 1)) & (kind == "boolean")
     else:
@@ -214,7 +214,8 @@ def _is_text(column: pd.Series) -> bool:
     )
 
 
-def _is_numeric(column: pd.Series) -> bool:
+def holds_numbers(column: pd.Series) -> bool:
+    """Whether a column is of a numeric type, or boolean; text is not, whatever it says."""
     numeric = types.is_numeric_dtype(column) or types.is_bool_dtype(column)
     return bool(numeric and not types.is_complex_dtype(column))
 

@@ -19,7 +19,7 @@ from bacoun.tabular.columns import Kind, check_names, check_values, read_values
 from bacoun.tabular.explanation import Unseen
 from bacoun.tabular.reading import listed
 
-_MAX_CATEGORIES = 1000
+MAX_CATEGORIES = 1000
 _PARTS = {"month": (dates.month, 12), "weekday": (dates.weekday, 7)}  # of a date, from 1
 
 
@@ -71,9 +71,9 @@ class Column:
         present, gaps = values[~missing], bool(missing.any())
         if kind in ("category", "boolean") or len(np.unique(present)) <= 2:
             levels = sorted(set(present.tolist()) | ({0.0, 1.0} if kind == "boolean" else set()))
-            if len(levels) > _MAX_CATEGORIES:
+            if len(levels) > MAX_CATEGORIES:
                 raise ValueError(
-                    f"column '{name}' must have at most {_MAX_CATEGORIES} categories; it has "
+                    f"column '{name}' must have at most {MAX_CATEGORIES} categories; it has "
                     f"{len(levels)}. Group the rare ones, or leave the column out."
                 )
             return cls(name, kind, date_format, levels, gaps=gaps)

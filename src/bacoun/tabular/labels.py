@@ -9,11 +9,18 @@ from bacoun.storage import plain
 from bacoun.tabular.columns import check_names, is_missing
 from bacoun.tabular.reading import listed
 
-_MIN_ROWS = 5  # of each class, to train and to calibrate on
+MIN_ROWS = 5  # of each class, to train and to calibrate on
 
 
 def read_labels(frame: pd.DataFrame, target: str) -> np.ndarray:
     """Labels (N,) in the column `target`: text, booleans, integers or whole floats."""
+    labels = label_values(frame, target)
+    _check_classes(labels, target)
+    return labels
+
+
+def label_values(frame: pd.DataFrame, target: str) -> np.ndarray:
+    """The same, of some rows of a table: not every class need have enough of them."""
     check_names(frame)
     if target not in frame:
         raise ValueError(
@@ -34,9 +41,7 @@ def read_labels(frame: pd.DataFrame, target: str) -> np.ndarray:
             f"column '{target}' must hold labels of one type, text, integers or booleans; got "
             f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Convert them."
         )
-    labels = np.array(values)
-    _check_classes(labels, target)
-    return labels
+    return np.array(values)
 
 
 def _check_classes(labels: np.ndarray, target: str) -> None:
@@ -51,10 +56,10 @@ def _check_classes(labels: np.ndarray, target: str) -> None:
             f"column '{target}' must have at least 2 classes; it has {classes.tolist()[0]!r} in "
             "every row."
         )
-    if counts.min() < _MIN_ROWS:
-        rare = [str(label) for label in classes[counts < _MIN_ROWS]]
+    if counts.min() < MIN_ROWS:
+        rare = [str(label) for label in classes[counts < MIN_ROWS]]
         raise ValueError(
-            f"each class in '{target}' must have at least {_MIN_ROWS} rows; {len(rare)} of "
+            f"each class in '{target}' must have at least {MIN_ROWS} rows; {len(rare)} of "
             f"{len(classes)} have fewer: {listed(rare, 4)}. Add rows, merge classes, or leave "
             "them out."
         )

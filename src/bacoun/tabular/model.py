@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Literal, Self
@@ -19,6 +19,7 @@ from bacoun.checkpoint import Checkpoint
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
 from bacoun.deferral.checks import as_share
+from bacoun.protocols import FeatureRows
 from bacoun.serialization import from_state, to_state
 from bacoun.storage import read_folder, refuse_incomplete, write_folder
 from bacoun.tabular import dates
@@ -34,6 +35,29 @@ from bacoun.tabular.scoring import ScoredRows
 from bacoun.tabular.splitting import find_groups, read_times, split, split_by_time
 
 _DEFAULT_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What is known about all rows, if a table is a sample of more than fit into memory.
+
+    Attributes
+    ----------
+    train, held_out : ndarray of int
+        Rows of the sample to train and to calibrate on.
+    ids : dict
+        Columns that only identify rows, as from `find_ids`.
+    facts : dict
+        Facts about all rows that replace those about the sample.
+    encoded_by : callable
+        From a fitted encoder to the `all_rows` of `BaCOUnClassifier.fit`.
+    """
+
+    train: np.ndarray
+    held_out: np.ndarray
+    ids: Mapping[str, str]
+    facts: Mapping[str, Any]
+    encoded_by: Callable[[TableEncoder], Callable[[BaCOUnClassifier], FeatureRows]]
 
 
 @dataclass(frozen=True)
@@ -104,6 +128,7 @@ class TableModel:
         classifier: BaCOUnClassifier | None = None,
         verbose: bool = False,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        sampled: Sampled | None = None,
     ) -> Self:
         """Train a classifier on a table, and calibrate its deferral rule on held-out rows.
 
@@ -148,24 +173,27 @@ class TableModel:
             Show progress bars on stderr.
         checkpoint : path or Checkpoint, optional
             Folder to save progress to, and to resume from after an interruption.
+        sampled : Sampled, optional
+            What `fit_files` knows about the rows of which `frame` is a sample. None: these are all.
         """
-        bounds: Sequence[float] = _DEFAULT_BOUNDS
-        if max_error != "auto":
-            bounds = [] if max_error is None else [max_error]
-        fractions = {"calibration_share": calibration_share, "false_alarm": false_alarm}
-        fractions |= {"confidence": confidence} | ({"max_error": bounds[0]} if bounds else {})
-        for name, fraction in fractions.items():
-            as_share(name, fraction)
-        if not 0 <= random_state < 2**32:
-            raise ValueError(f"random_state must be from 0 to {2**32 - 1}; got {random_state}.")
+        bounds = check_settings(
+            random_state=random_state,
+            calibration_share=calibration_share,
+            false_alarm=false_alarm,
+            max_error=max_error,
+            confidence=confidence,
+        )
         labels = read_labels(frame, target)
         table = frame.drop(columns=target)
-        ids = {name: why for name, why in find_ids(table).items() if name not in (group, time)}
+        found = find_ids(table) if sampled is None else sampled.ids
+        ids = {name: why for name, why in found.items() if name not in (group, time)}
         groups = find_groups(table.drop(columns=list(ids)), group)
         times = None if time is None else read_times(table, time)
         inputs = table.drop(columns=[name for name in (group, time) if name is not None])
         try:
-            if times is None:
+            if sampled is not None:
+                train, held_out = sampled.train, sampled.held_out
+            elif times is None:
                 train, held_out = split(labels, groups, calibration_share, random_state)
             else:
                 train, held_out = split_by_time(labels, groups, times, calibration_share)
@@ -178,7 +206,8 @@ class TableModel:
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
         classifier = classifier or make(random_state=random_state, verbose=verbose)
         classifier.categorical_features = encoder.categorical_features_ or None
-        classifier.fit(points, labels[train], checkpoint=checkpoint)
+        all_rows = None if sampled is None else sampled.encoded_by(encoder)
+        classifier.fit(points, labels[train], checkpoint=checkpoint, all_rows=all_rows)
 
         scored = ScoredRows.of(classifier, *unknown)
         known = np.concatenate([points, unknown[0][~unknown[1]]])
@@ -188,9 +217,10 @@ class TableModel:
         options: dict[str, Any] = {"false_alarm": false_alarm, "per_class": per_class}
         options |= {"confidence": confidence}
         rule, error_bound = scored.calibrate(truth, bounds, **options)
-        facts = {
+        facts: dict[str, Any] = {
             "rows": len(frame),
             "training_rows": len(train),
+            "sampled_rows": len(train),
             "calibration_rows": len(held_out),
             "copies": int(len(frame) - len(np.unique(groups))),
             "unseen_in_calibration": int(np.isinf(scored.ood_score).sum()),
@@ -206,11 +236,18 @@ class TableModel:
             "quick": quick,
             "data_digest": _checksum(frame),
         }
+        facts |= {} if sampled is None else sampled.facts
         if times is not None:
             in_order = np.argsort(times[held_out], kind="stable")
             facts["calibrated_on"] = _period(time, table, times[held_out])
             facts["drift"] = scored.take(in_order).drift(truth[in_order])
         columns = {column.name: column for column in encoder.columns_}
+        profile = TableProfile.of(
+            table.iloc[train],
+            {name: column.kind for name, column in columns.items()},
+            {name: column.date_format for name, column in columns.items()},
+        )
+        share_known = len(train) / facts["training_rows"]
         return cls(
             classifier=classifier,
             encoder=encoder,
@@ -223,11 +260,7 @@ class TableModel:
             replacements=Replacements.fit(
                 encoder, points, np.searchsorted(classifier.classes_, labels[train])
             ),
-            profile=TableProfile.of(
-                table.iloc[train],
-                {name: column.kind for name, column in columns.items()},
-                {name: column.date_format for name, column in columns.items()},
-            ),
+            profile=replace(profile, hashed=profile.hashed * share_known),
         )
 
     @property
@@ -343,6 +376,31 @@ class TableModel:
                 replacements=Replacements.from_dict(content["replacements"]),
                 profile=TableProfile.from_dict(content["profile"]),
             )
+
+
+def check_settings(
+    *,
+    random_state: int = 0,
+    calibration_share: float = 0.2,
+    false_alarm: float = 0.05,
+    max_error: float | Literal["auto"] | None = "auto",
+    confidence: float = 0.95,
+    **others: Any,
+) -> Sequence[float]:
+    """Refuse numbers that `TableModel.fit` cannot use; return the error bounds to try.
+
+    Other settings than these are ignored.
+    """
+    bounds: Sequence[float] = _DEFAULT_BOUNDS
+    if max_error != "auto":
+        bounds = [] if max_error is None else [max_error]
+    fractions = {"calibration_share": calibration_share, "false_alarm": false_alarm}
+    fractions |= {"confidence": confidence} | ({"max_error": bounds[0]} if bounds else {})
+    for name, fraction in fractions.items():
+        as_share(name, fraction)
+    if not 0 <= random_state < 2**32:
+        raise ValueError(f"random_state must be from 0 to {2**32 - 1}; got {random_state}.")
+    return bounds
 
 
 def _period(name: str | None, table: pd.DataFrame, times: np.ndarray) -> str:

@@ -61,8 +61,13 @@ class Survey:
     @property
     def chunk_size(self) -> int:
         """Number of rows that easily fit into memory, depending on the number of columns."""
-        rows = max(1, min(100_000, _CELLS // len(self.columns)))
-        return rows - rows % _SCORING_CHUNK if rows > _SCORING_CHUNK else rows
+        return rows_per_chunk(len(self.columns))
+
+
+def rows_per_chunk(n_columns: int) -> int:
+    """Number of rows of so many columns that easily fit into memory."""
+    rows = max(1, min(100_000, _CELLS // max(1, n_columns)))
+    return rows - rows % _SCORING_CHUNK if rows > _SCORING_CHUNK else rows
 
 
 def read_table(path: str | PathLike[str]) -> pd.DataFrame:
@@ -77,7 +82,7 @@ def read_table(path: str | PathLike[str]) -> pd.DataFrame:
     file = _checked_path(path)
     survey = survey_table(file)
     if is_parquet(file):
-        with _open_parquet(file) as parquet:
+        with open_parquet(file) as parquet:
             return parquet.read().to_pandas(ignore_metadata=True)
     options: dict[str, Any] = {
         "na_values": sorted(MISSING),
@@ -114,7 +119,7 @@ def stream_table(
         raise ValueError(f"rows must be at least 1; got {rows}.")
     size = rows or survey.chunk_size
     if is_parquet(file):
-        with _open_parquet(file) as parquet:
+        with open_parquet(file) as parquet:
             start = 0
             for batch in parquet.iter_batches(batch_size=size):
                 frame = batch.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
@@ -289,13 +294,21 @@ def _checked_lines(file: Path, lines: IO[str]) -> Iterator[str]:
 
 
 def _survey_parquet(file: Path) -> Survey:
-    with _open_parquet(file) as parquet:
+    with open_parquet(file) as parquet:
         return Survey(tuple(parquet.schema_arrow.names), parquet.metadata.num_rows)
 
 
 @contextmanager
-def _open_parquet(file: Path) -> Iterator[Any]:
-    """Open a Parquet file; what pyarrow says of a broken one becomes one sentence."""
+def open_parquet(file: str | PathLike[str], filesystem: Any = None) -> Iterator[Any]:
+    """Open a Parquet file; what pyarrow says of a broken one becomes one sentence.
+
+    Parameters
+    ----------
+    file : path
+        Its path on the filesystem.
+    filesystem : fsspec filesystem, optional
+        Where it is stored. None: on the local disk.
+    """
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -305,7 +318,7 @@ def _open_parquet(file: Path) -> Iterator[Any]:
             "or use CSV."
         ) from None
     try:
-        with ParquetFile(file) as parquet:
+        with ParquetFile(file, filesystem=filesystem) as parquet:
             yield parquet
     except (ArrowException, OSError) as error:
         reason = str(error).strip().splitlines()[0][:120].rstrip(".")

@@ -19,13 +19,18 @@ def find_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
     column : str or None
         Column that names the group of each row. None: identical rows are a group.
     """
+    return pd.factorize(hash_groups(table, column))[0]
+
+
+def hash_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
+    """A hash (N,), uint64, that is the same for rows that belong together; see `find_groups`."""
     if column is None:
-        return pd.factorize(pd.util.hash_pandas_object(table, index=False))[0]
+        return pd.util.hash_pandas_object(table, index=False).to_numpy()
     if column not in table:
         raise ValueError(f"group must be a column of the table; '{column}' is not. Check its name.")
     if table[column].isna().any():
         raise ValueError(f"the group column '{column}' must have no missing values. Fill them.")
-    return pd.factorize(table[column])[0]
+    return pd.util.hash_pandas_object(table[column], index=False).to_numpy()
 
 
 def read_times(table: pd.DataFrame, column: str) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
@@ -33,7 +33,7 @@ def write_table(path: str | PathLike[str], delimiter: str = ",") -> Iterator[Wri
     check_suffix(file)
     with atomic_write(file) as raw, ExitStack() as stack:
         if is_parquet(file):
-            yield stack.enter_context(_parquet_writer(raw))
+            yield stack.enter_context(parquet_writer(raw))
         else:
             yield _text_writer(stack, raw, file.name.lower(), delimiter)
 
@@ -57,7 +57,16 @@ def _text_writer(stack: ExitStack, raw: IO[bytes], name: str, delimiter: str) ->
 
 
 @contextmanager
-def _parquet_writer(raw: IO[bytes]) -> Iterator[Write]:
+def parquet_writer(raw: IO[bytes], facts: Mapping[str, str] | None = None) -> Iterator[Write]:
+    """Write chunks to an open file as Parquet; yields a function that appends one.
+
+    Parameters
+    ----------
+    raw : binary file
+        Open for writing.
+    facts : mapping of str, optional
+        Key-value metadata of the file. It is written last, and may grow until then.
+    """
     import pyarrow
     from pyarrow.parquet import ParquetWriter
     from pyarrow.types import is_floating
@@ -77,4 +86,6 @@ def _parquet_writer(raw: IO[bytes]) -> Iterator[Write]:
         yield write
     finally:
         if writer is not None:
+            if facts:
+                writer.add_key_value_metadata(dict(facts))
             writer.close()

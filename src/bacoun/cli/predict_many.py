@@ -1,0 +1,102 @@
+"""`bacoun predict` on many Parquet files: here, on local workers, or on a Dask cluster."""
+
+from __future__ import annotations
+
+from glob import has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from bacoun.cli.output import row_progress
+
+if TYPE_CHECKING:
+    from bacoun.tabular.many import Plan, Summary
+
+
+def is_many(new: str) -> bool:
+    """Whether `new` is a pattern, or the address of a file that is not on the local disk."""
+    return "://" in new or (has_magic(new) and not Path(new).exists())
+
+
+def refuse_both(workers: int | None, scheduler: str | None) -> None:
+    """Refuse options that contradict each other."""
+    if workers is not None and scheduler is not None:
+        raise ValueError(
+            "give either --scheduler ADDRESS or --workers N; got both. A scheduler has workers of "
+            "its own."
+        )
+
+
+def predict_many(
+    model: Path, new: str, out: str, because: bool, workers: int | None, scheduler: str | None
+) -> None:
+    """Score the files that match `new` into parts in the folder `out`, and print the summary.
+
+    Parameters
+    ----------
+    model : Path
+        Folder of the saved model.
+    new : str
+        Pattern or address of Parquet files.
+    out : str
+        Folder for the parts, or its address.
+    because : bool
+        Say in words why a row is deferred.
+    workers : int, optional
+        Number of worker processes to start.
+    scheduler : str, optional
+        Address of a Dask scheduler.
+    """
+    from bacoun.tabular.many import check_folder, find_files, plan, score_files
+
+    files = find_files(new)
+    check_folder(out, files)
+
+    from bacoun.tabular.checks import summary as in_lines
+    from bacoun.tabular.cluster import open_engine
+    from bacoun.tabular.scorer import Scorer
+
+    scorer = Scorer(model, because)
+    scorer.model  # noqa: B018  a damaged model is refused before workers are started
+    with open_engine(scheduler, workers) as engine:
+        if engine.dashboard:
+            _say(f"dashboard: {engine.dashboard}")
+        work = plan(scorer, files, out, engine)
+        _say_what_is_there(work, out)
+        with row_progress(work.n_rows) as add:
+            summary = score_files(work, engine, lambda group: add(group.n_rows))
+    for line in in_lines(summary.findings):
+        _say(line)
+    typer.echo("\n".join(_lines(summary, len(work.groups), out)))
+
+
+def _say_what_is_there(work: Plan, out: str) -> None:
+    if work.n_done:
+        _say(f"{work.n_done:,} of {len(work.groups):,} parts are there already.")
+    if work.others:
+        _say(
+            f"note: '{out}' also holds {len(work.others):,} other parts: of another model, of "
+            "other options or of files that changed. They are left as they are; summary.json "
+            "lists the parts of this run."
+        )
+
+
+def _say(message: str) -> None:
+    typer.echo(f"bacoun: {message}", err=True)
+
+
+def _lines(summary: Summary, n_parts: int, out: str) -> list[str]:
+    """The summary in a few aligned lines."""
+    found = summary.to_dict()
+    rows, accepted = found["rows"], found["accepted"]
+    reasons = {f"  {reason}": n for reason, n in found["deferred"].items()}
+    shares = {"accepted": accepted, "deferred": rows - accepted} | reasons
+    lines = [f"{name:<12}{n:>15,}  {n / rows:7.2%}" for name, n in shares.items()]
+    classes = ", ".join(f"{label} {share:.1%}" for label, share in found["class_shares"].items())
+    return [
+        f"{'rows':<12}{rows:>15,}  in {n_parts:,} parts",
+        *lines,
+        f"predicted: {classes}",
+        f"{out}: the parts, and summary.json",
+    ]

@@ -1,0 +1,191 @@
+"""Where tasks run: in this process, or on a Dask cluster, which does all the scheduling."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_FAN_IN = 32  # results that one task merges
+_SECONDS_TO_ANSWER = 30
+
+
+class Engine(Protocol):
+    """Runs a function on many items and merges the results."""
+
+    @property
+    def dashboard(self) -> str:
+        """Address of a page that shows what is running; empty if there is none."""
+        ...
+
+    def run(
+        self,
+        function: Callable[[Item], Result],
+        items: Sequence[Item],
+        merge: Callable[[list[Result]], Result],
+        on_done: Callable[[Item], None] = ...,
+    ) -> Result:
+        """Merge the results of `function` on each of at least one item.
+
+        Parameters
+        ----------
+        function : callable
+            Picklable. It may run more than once for an item, if a worker dies.
+        items : sequence
+            Its arguments, at least one.
+        merge : callable
+            From a list of results, in order, to one; associative.
+        on_done : callable
+            Called here with each item when it is done.
+        """
+        ...
+
+
+def _ignore(item: Any) -> None:
+    pass
+
+
+class ThisProcess:
+    """Runs one task after the other, without Dask."""
+
+    dashboard = ""
+
+    def run(
+        self,
+        function: Callable[[Item], Result],
+        items: Sequence[Item],
+        merge: Callable[[list[Result]], Result],
+        on_done: Callable[[Item], None] = _ignore,
+    ) -> Result:
+        """See `Engine.run`."""
+        results: list[Result] = []
+        for item in items:
+            results.append(function(item))
+            on_done(item)
+            if len(results) == _FAN_IN:
+                results = [merge(results)]
+        return merge(results)
+
+
+class DaskCluster:
+    """Runs tasks on the workers of a Dask client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected to a scheduler with at least one worker.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @property
+    def dashboard(self) -> str:
+        """Address of Dask's dashboard."""
+        return str(self.client.dashboard_link or "")
+
+    def run(
+        self,
+        function: Callable[[Item], Result],
+        items: Sequence[Item],
+        merge: Callable[[list[Result]], Result],
+        on_done: Callable[[Item], None] = _ignore,
+    ) -> Result:
+        """See `Engine.run`. Results are merged on the workers, a few at a time."""
+        from distributed import as_completed
+
+        # Not pure: a task that failed before is tried again, although it has the same arguments.
+        name = getattr(function, "__name__", type(function).__name__)  # for the dashboard
+        futures = self.client.map(function, items, key=name, pure=False)
+        item_of = dict(zip(futures, items, strict=True))
+        try:
+            for future in as_completed(futures):
+                self._result(future)
+                on_done(item_of[future])
+            while len(futures) > 1:
+                batches = range(0, len(futures), _FAN_IN)
+                futures = [
+                    self.client.submit(merge, futures[start : start + _FAN_IN], pure=False)
+                    for start in batches
+                ]
+            return self._result(futures[0])
+        except BaseException:
+            self.client.cancel(futures)  # so that an error does not wait for all other tasks
+            raise
+
+    def _result(self, future: Any) -> Any:
+        from distributed import KilledWorker
+
+        try:
+            return future.result()
+        except KilledWorker as error:
+            raise OSError(
+                f"workers must survive a task; {error.allowed_failures + 1} died of the same one, "
+                "often for lack of memory. Write smaller row groups, or give workers more memory."
+            ) from None
+        except CancelledError as error:
+            raise OSError(
+                f"the scheduler must stay up until all is done; it was lost: {error} Run the same "
+                "command again: finished parts are kept."
+            ) from None
+
+
+@contextmanager
+def open_engine(scheduler: str | None = None, workers: int | None = None) -> Iterator[Engine]:
+    """Connect to a scheduler, or start workers on this machine; with neither, use this process.
+
+    Parameters
+    ----------
+    scheduler : str, optional
+        Address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`.
+    workers : int, optional
+        Number of worker processes to start here, each with one thread. Not both.
+    """
+    if scheduler is None and workers is None:
+        yield ThisProcess()
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise ImportError(
+            "--scheduler and --workers need Dask, which is not installed. Run pip install "
+            "'bacoun[cluster]', or leave them out."
+        ) from None
+    if scheduler is None:
+        started = LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",  # any free port
+            silence_logs=logging.CRITICAL,  # a task that fails is reported once, by us
+        )
+        with started, Client(started) as client:
+            yield DaskCluster(client)
+        return
+    with _connected(Client, scheduler) as client:
+        yield DaskCluster(client)
+
+
+def _connected(connect: Callable[..., Any], scheduler: str) -> Any:
+    try:
+        client = connect(scheduler, timeout=_SECONDS_TO_ANSWER)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0][:120].rstrip(".")
+        raise OSError(
+            f"--scheduler must be the address of a running Dask scheduler; '{scheduler}' did not "
+            f"answer: {reason}. Start one with dask scheduler."
+        ) from None
+    try:
+        client.wait_for_workers(1, timeout=_SECONDS_TO_ANSWER)
+    except TimeoutError:
+        client.close()
+        raise OSError(
+            f"the scheduler must have workers; '{scheduler}' has none. Start some with dask "
+            f"worker {scheduler}."
+        ) from None
+    return client
