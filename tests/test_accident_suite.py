@@ -9,6 +9,8 @@ from benchmarks import accidents, explanations, rankers, record
 from benchmarks.detectors import Outside, Preprocessing, fit_rivals, fit_schema
 from benchmarks.spoil import ACCIDENTS, changed_rows
 
+from bacoun.comparison.record import as_text
+
 SEVERAL_COLUMNS = {
     "two columns swapped",
     "empty rows",
@@ -244,7 +246,7 @@ def test_the_suite_runs_on_one_table(capsys):
             assert counts["rows"] >= counts[name][0] >= counts[name][1]
             assert counts["outside"] >= counts[name][1]
     assert max(run["false alarms"].values()) <= 0.25 * run["test rows"]
-    found = json.loads(record.as_text({"runs": {"sklearn-wine/0": run}}))
+    found = json.loads(as_text({"runs": {"sklearn-wine/0": run}}))
     accidents.show(found)
     assert "unit: x 1000" in capsys.readouterr().out
     assert accidents.markdown(found).count("\n| sklearn-wine |") == 1
