@@ -1,0 +1,128 @@
+"""The service's own dialect: JSON rows, CSV, or Arrow IPC streams."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from bacoun.server.dialects.media_types import ARROW, CSV
+from bacoun.server.errors import ApiError
+from bacoun.tabular.reading import read_csv
+
+
+def read_rows(body: bytes, media_type: str) -> pd.DataFrame:
+    """The table in a body of one of `MEDIA_TYPES`."""
+    if media_type == CSV:
+        return read_csv(body, "the body")
+    if media_type == ARROW:
+        return _read_arrow(body)
+    content = load_json(body)
+    if not isinstance(content, dict) or content.keys() != {"rows"}:
+        raise ApiError(422, 'a JSON body must be {"rows": [{"column": value, ...}, ...]}.')
+    return from_records(content["rows"], "rows")
+
+
+def write_rows(scored: pd.DataFrame, media_type: str, model: str, version: str) -> bytes:
+    """A scored table as a body of one of `MEDIA_TYPES`."""
+    if media_type == CSV:
+        return scored.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
+    if media_type == ARROW:
+        return _write_arrow(scored)
+    return dump_json({"model": model, "version": version, "rows": to_records(scored)})
+
+
+def load_json(body: bytes) -> Any:
+    """Parse JSON strictly: UTF-8, no NaN, no infinity."""
+    try:
+        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ApiError(400, "the body must be JSON; it is nested too deeply.") from None
+    except ValueError as error:
+        raise ApiError(
+            400, f"the body must be JSON in UTF-8; reading it failed: {error}."
+        ) from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON; write null for a missing value")
+
+
+def dump_json(content: Any) -> bytes:
+    """Plain values as JSON, what is not finite as null."""
+    try:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:
+        return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def from_records(rows: Any, name: str) -> pd.DataFrame:
+    """A table from a list of objects with plain values; `name` is what messages call the list."""
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ApiError(422, f"{name} must be a list of objects, one for each row.")
+    return from_columns({key: [row.get(key) for row in rows] for key in _all_keys(rows)}, name)
+
+
+def _all_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def from_columns(columns: Mapping[str, list[Any]], name: str) -> pd.DataFrame:
+    """A table from lists of plain values by column."""
+    lengths = {len(values) for values in columns.values()}
+    if not columns or lengths == {0}:
+        raise ApiError(422, f"{name} must hold at least one row with a value; it has none.")
+    if len(lengths) > 1:
+        raise ApiError(422, f"the columns of {name} must be of equal length.")
+    table = {}
+    for key, values in columns.items():
+        if not all(value is None or isinstance(value, str | int | float) for value in values):
+            raise ApiError(
+                422, f"values must be text, numbers, true, false or null; '{key}' has others."
+            )
+        kinds = {type(value) for value in values} - {type(None)}
+        # Text, booleans and whole numbers of any size stay as they are; floats are what most are.
+        table[key] = pd.Series(values, dtype=float if kinds == {float} else object)
+    return pd.DataFrame(table)
+
+
+def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """One dictionary of plain values for each row."""
+    columns = {str(name): table[name].tolist() for name in table}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _read_arrow(body: bytes) -> pd.DataFrame:
+    import pyarrow
+
+    try:
+        with pyarrow.ipc.open_stream(pyarrow.BufferReader(body)) as stream:
+            table = stream.read_all()
+        table.validate(full=True)
+        return table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+    except (pyarrow.ArrowException, OSError, UnicodeError, OverflowError) as error:
+        reason = (str(error).strip().splitlines() or ["unknown reason"])[0][:120].rstrip(".")
+        raise ApiError(
+            400, f"the body must be an Arrow IPC stream; reading it failed: {reason}."
+        ) from None
+
+
+def _write_arrow(scored: pd.DataFrame) -> bytes:
+    import pyarrow
+
+    table = pyarrow.Table.from_pandas(scored, preserve_index=False).replace_schema_metadata()
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()
