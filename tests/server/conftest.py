@@ -47,7 +47,6 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(timeout=60)
         self.reader.join(timeout=10)
-        self.process.stderr.close()
         return code
 
 
@@ -67,6 +66,7 @@ def running(*arguments, **environment):
         if process.poll() is None:
             process.kill()
             process.wait()
+        process.stderr.close()
 
 
 def tumors():
@@ -117,8 +117,20 @@ def new():
 
 @pytest.fixture(scope="session")
 def server(folder):
-    """A server of both models, without the playground."""
-    with running(folder, "--no-playground", "--watch") as started:
+    """A server of both models, one of which has a report, and of the playground."""
+    (folder / "tumors" / "report.html").write_text("<!DOCTYPE html><title>t</title>the report")
+    with running(folder, "--watch", BACOUN_DATA="") as started:
+        yield started
+
+
+TOKEN = "correct-horse-battery"
+
+
+@pytest.fixture(scope="session")
+def strict(saved):
+    """A server of one model, with a token, small limits, and little patience."""
+    options = ["--max-body", "20000", "--max-rows", "50", "--no-playground", "--patience", "1"]
+    with running(saved / "iris", *options, BACOUN_TOKEN=TOKEN) as started:
         yield started
 
 

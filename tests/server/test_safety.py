@@ -7,13 +7,12 @@ import time
 
 import httpx
 import pytest
+from tests.server.conftest import TOKEN
 
 from bacoun.cli import main
 from bacoun.server.catalog import Catalog
 from bacoun.server.errors import CODES, ApiError
 from bacoun.server.settings import Settings
-
-TOKEN = "correct-horse-battery"
 
 
 def check_refused(answer, status):
@@ -21,14 +20,6 @@ def check_refused(answer, status):
     assert answer.json().keys() == {"error", "code"}
     assert answer.json()["code"] == CODES[status]
     assert "\n" not in answer.json()["error"]
-
-
-@pytest.fixture(scope="module")
-def strict(saved, start):
-    """A server with a token, small limits, and little patience."""
-    options = ["--max-body", "20000", "--max-rows", "50", "--no-playground", "--patience", "1"]
-    with start(saved / "iris", *options, BACOUN_TOKEN=TOKEN) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -55,9 +55,11 @@ class Gate:
             await send(message)
 
         refusal = self._refusal(scope, headers)
+        self.metrics.active.inc()
         try:
             await (refusal or self.app)(scope, receive, send_on)
         finally:
+            self.metrics.active.dec()
             route: Any = scope.get("route")
             path = getattr(route, "path", "other")
             self.metrics.requests.labels(path, str(status)).inc()

@@ -33,6 +33,9 @@ class Metrics:
             buckets=_SIZES,
             registry=self.registry,
         )
+        self.active = Gauge(
+            "bacoun_active_requests", "Requests that are being answered", registry=self.registry
+        )
         self.waiting = Gauge(
             "bacoun_waiting_requests", "Requests that wait for a worker", registry=self.registry
         )

@@ -103,11 +103,11 @@ class Pool:
             n_bytes = 0
             while self._waiting and len(batch) < _MAX_BATCH and n_bytes < _MAX_BATCH_BYTES:
                 ticket = self._waiting.popleft()
-                if ticket.attempts == 0 and not ticket.answer.set_running_or_notify_cancel():
-                    continue  # whoever asked is gone
                 if batch and (ticket.job.model != batch[0].job.model or ticket.attempts):
                     others.append(ticket)
                     continue
+                if ticket.attempts == 0 and not ticket.answer.set_running_or_notify_cancel():
+                    continue  # whoever asked is gone
                 batch.append(ticket)
                 n_bytes += len(ticket.job.body)
                 if ticket.attempts:

@@ -27,7 +27,7 @@ from bacoun.features import LearnedFeatures
 from bacoun.posterior import HMC
 from bacoun.server.playground.digit_settings import SIDE
 
-_N_MNIST = 4000  # images to learn from; more would take longer than one waits for a page
+_N_MNIST = 6000  # images to learn from; more would take longer than one waits for a page
 _CALIBRATION = 0.25
 _INK = 0.15  # shade from which a pixel counts as drawn
 
@@ -227,9 +227,7 @@ def _typical(images: np.ndarray, classifier: BaCOUnClassifier) -> np.ndarray:
 
 def _classifier(large: bool) -> BaCOUnClassifier:
     network = LearnedFeatures(
-        body="auto" if large else "perceptron",
-        hidden=None if large else (64, 64),
-        epochs=6 if large else 25,
+        epochs=10 if large else 25,
         learning_rate=2e-3,
     )
     flows = FlowShell(epochs=15 if large else 30, blocks=3, hidden=32)
