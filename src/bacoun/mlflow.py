@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from bacoun.tabular import TableModel
+from bacoun.tabular.encoding import Column
 from bacoun.tabular.typical import typical_row
 
 _DATA = "bacoun"  # the folder of our model inside MLflow's
@@ -103,9 +104,24 @@ def _options(model: TableModel, folder: str) -> dict[str, Any]:
         "loader_module": "bacoun.mlflow",
         "data_path": folder,
         "signature": ModelSignature(inputs, outputs, _parameters()),
-        "input_example": pd.DataFrame([typical_row(model)]),
+        "input_example": _example(model),
         "pip_requirements": [f"{name}=={version(name)}" for name in _LIBRARIES],
     }
+
+
+def _type(column: Column) -> str:
+    """The type of a column by MLflow's name, which takes no whole numbers for a double."""
+    values = column.levels or ([] if column.whole else [0.5])
+    if column.kind == "number" and not column.gaps and all(float(v).is_integer() for v in values):
+        return "long"
+    return _TYPES[column.kind]
+
+
+def _example(model: TableModel) -> pd.DataFrame:
+    """A typical row, as a table with the types of the signature."""
+    row = pd.DataFrame([typical_row(model)])
+    doubles = [column.name for column in model.encoder.columns_ if _type(column) == "double"]
+    return row.astype(dict.fromkeys(doubles, float))
 
 
 def _schemas(model: TableModel) -> tuple[Any, Any]:
@@ -116,7 +132,7 @@ def _schemas(model: TableModel) -> tuple[Any, Any]:
     label = {"i": "long", "b": "boolean"}.get(classes.dtype.kind, "string")
     kinds = {"prediction": label, "decision": "string", "reason": "string"}
     inputs: list[Any] = [
-        ColSpec(_TYPES[column.kind], column.name, required=not column.gaps)
+        ColSpec(_type(column), column.name, required=not column.gaps)
         for column in model.encoder.columns_
     ]
     outputs: list[Any] = [
