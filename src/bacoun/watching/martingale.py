@@ -18,14 +18,16 @@ from typing import Any, Self
 import numpy as np
 
 _CHUNK = 128  # rows whose ranks are computed at once
-_SWITCH = 0.01  # share of the capital that is redistributed over the bets after each row
+_PATIENCE = 200  # after n rows, 1 / (n + this) of the capital is redistributed over the bets
 _TINY = 1e-9
+_TAIL, _STAKE = 0.02, 0.06
 
 
 def bets(p: np.ndarray) -> np.ndarray:
     """Payoffs (..., J) of J bets at p-values (...); each has mean 1 if p is uniform.
 
-    No bet, on a shift in either direction, on more or less spread, and on extreme values.
+    No bet, on a shift in either direction, on more or less spread, on extreme values, and on a few
+    of them among many usual ones.
     """
     p = np.clip(p, _TINY, 1 - _TINY)
     side, spread = p - 0.5, 4 * np.abs(p - 0.5) - 1
@@ -36,6 +38,7 @@ def bets(p: np.ndarray) -> np.ndarray:
             *(1 + size * spread for size in (-0.8, 0.8)),
             *(power * p ** (power - 1) for power in (0.5, 0.8)),
             *(power * (1 - p) ** (power - 1) for power in (0.5, 0.8)),
+            *(1 - _STAKE + _STAKE / _TAIL * (end < _TAIL) for end in (p, 1 - p)),
         ],
         axis=-1,
     )
@@ -124,8 +127,9 @@ class DriftTest:
             parts = self.shares * payoffs
             gain = parts.sum(axis=1)
             self.log_capital = self.log_capital + np.log(gain)
-            self.shares = (1 - _SWITCH) * parts / gain[:, None] + _SWITCH / _N_BETS
             self.n_rows += 1
+            moved = 1 / (self.n_rows + _PATIENCE)
+            self.shares = (1 - moved) * parts / gain[:, None] + moved / _N_BETS
             if self.alarm_row is None and self.evidence.max() >= self.threshold:
                 self.alarm_row, self.alarm_quantity = self.n_rows, int(self.evidence.argmax())
         return p

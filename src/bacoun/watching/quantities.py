@@ -1,7 +1,7 @@
 """Quantities: what of a scored row is watched, and in which bin of the reference it falls.
 
-The bins of a quantity are made from one half of the reference rows and filled from the other, so
-that these and new rows are exchangeable if nothing has changed. Columns have the known rows of the
+The bins of a quantity are made from some of the reference rows and filled from the others, so that
+these and new rows are exchangeable if nothing has changed. Columns have the known rows of the
 model as reference; scores that depend on the model's weights, its calibration rows alone.
 """
 
@@ -17,6 +17,7 @@ from bacoun.tabular.encoding import Column
 from bacoun.tabular.scoring import ScoredRows
 
 N_BINS = 24
+_EVERY = 4  # of the reference rows, one makes the bins and the others fill them
 _MAX_COLUMNS = 200
 _WEIGHTS = {"ood_score": 0.3, "total": 0.1, "prediction": 0.1}  # the columns share the rest
 
@@ -47,8 +48,9 @@ class Quantity:
 
     @classmethod
     def number(cls, name: str, reference: np.ndarray, place: int = -1) -> Self:
-        """Bins between quantiles of every second of the reference values (n,)."""
-        made = np.quantile(reference[::2], np.linspace(0, 1, N_BINS - 2)) if len(reference) else []
+        """Bins between quantiles of some of the reference values (n,)."""
+        levels, few = np.linspace(0, 1, N_BINS - 2), reference[::_EVERY]
+        made = np.quantile(few, levels, method="inverted_cdf") if len(few) else []
         distinct = np.unique(np.nan_to_num(made, posinf=1e300))
         between = distinct[:-1] / 2 + distinct[1:] / 2
         # Beyond all of these values is a bin of its own, on both sides.
@@ -60,7 +62,7 @@ class Quantity:
     @classmethod
     def category(cls, name: str, n_codes: int, reference: np.ndarray, place: int = -1) -> Self:
         """Frequent codes first; rare and unknown ones are the strangest, and share a bin."""
-        known = reference[::2].astype(int)
+        known = reference[::_EVERY].astype(int)
         frequency = np.bincount(known[(known >= 0) & (known < n_codes)], minlength=n_codes)
         order = np.full(n_codes, N_BINS - 1)
         ranked = np.argsort(-frequency, kind="stable")[: N_BINS - 1]
@@ -71,7 +73,8 @@ class Quantity:
 
     @classmethod
     def _filled(cls, empty: Self, reference: np.ndarray) -> Self:
-        counts = np.bincount(empty.bins(reference[1::2]), minlength=N_BINS)
+        others = np.delete(reference, np.s_[::_EVERY])
+        counts = np.bincount(empty.bins(others), minlength=N_BINS)
         return cls(empty.name, empty.place, empty.edges, empty.order, counts.astype(float))
 
     def bins(self, values: np.ndarray) -> np.ndarray:

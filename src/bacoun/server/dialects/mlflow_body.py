@@ -8,11 +8,12 @@ import pandas as pd
 
 from bacoun.server.dialects.media_types import CSV
 from bacoun.server.dialects.tables import (
+    Columns,
+    Scored,
     dump_json,
     from_columns,
     from_records,
     load_json,
-    to_records,
 )
 from bacoun.server.errors import ApiError
 from bacoun.tabular.reading import read_csv
@@ -20,7 +21,7 @@ from bacoun.tabular.reading import read_csv
 _KEYS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 
 
-def read_body(body: bytes, media_type: str) -> pd.DataFrame:
+def read_body(body: bytes, media_type: str) -> Columns | pd.DataFrame:
     """The table in a body."""
     if media_type == CSV:
         return read_csv(body, "the body")
@@ -39,7 +40,7 @@ def read_body(body: bytes, media_type: str) -> pd.DataFrame:
     return from_records(value, key)
 
 
-def _from_split(value: Any) -> pd.DataFrame:
+def _from_split(value: Any) -> Columns:
     shaped = isinstance(value, dict) and all(
         isinstance(value.get(key), list) for key in ("columns", "data")
     )
@@ -56,6 +57,6 @@ def _from_split(value: Any) -> pd.DataFrame:
     return from_columns(dict(zip(names, columns, strict=True)), "dataframe_split")
 
 
-def write_body(scored: pd.DataFrame) -> bytes:
+def write_body(scored: Scored) -> bytes:
     """A scored table as MLflow answers."""
-    return dump_json({"predictions": to_records(scored)})
+    return dump_json({"predictions": scored.records})

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from bacoun.server.dialects.media_types import DATATYPES, NUMBERS
-from bacoun.server.dialects.tables import dump_json, from_columns, load_json
+from bacoun.server.dialects.tables import Columns, Scored, dump_json, from_columns, load_json
 from bacoun.server.errors import ApiError
 from bacoun.tabular.encoding import Column
 
 
-def read_body(body: bytes, header_length: int | None) -> tuple[pd.DataFrame, Mapping[str, Any]]:
+def read_body(body: bytes, header_length: int | None) -> tuple[Columns, Mapping[str, Any]]:
     """The table in a request, and the request without it."""
     header, rest = (body, b"") if header_length is None else _split(body, header_length)
     request = load_json(header)
@@ -97,16 +97,16 @@ def _from_bytes(content: bytes, datatype: str, name: str) -> list[Any]:
         raise ApiError(422, f"the binary data of '{name}' must be {datatype}: {error}.") from None
 
 
-def write_body(scored: pd.DataFrame, request: Mapping[str, Any], model: str, version: str) -> bytes:
+def write_body(scored: Scored, request: Mapping[str, Any], model: str, version: str) -> bytes:
     """A scored table as tensors: all of its columns, or those that the request asks for."""
-    asked = request.get("outputs")
-    names = list(scored)
+    asked, table = request.get("outputs"), scored.table
+    names: list[Any] = list(table)
     if asked is not None:
         shaped = isinstance(asked, list) and all(isinstance(each, dict) for each in asked)
         names = [each.get("name") for each in asked] if shaped else [None]
-        if not shaped or not all(isinstance(name, str) and name in scored for name in names):
-            raise ApiError(422, f"outputs must name some of: {', '.join(map(str, scored))}.")
-    outputs = [tensor_of(scored[name]) for name in names]
+        if not shaped or not all(isinstance(name, str) and name in table for name in names):
+            raise ApiError(422, f"outputs must name some of: {', '.join(map(str, table))}.")
+    outputs = [tensor_of(table[name]) for name in names]
     answer = {"model_name": model, "model_version": version, "outputs": outputs}
     if isinstance(request.get("id"), str):
         answer["id"] = request["id"]

@@ -7,14 +7,41 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bacoun.server.dialects.media_types import ARROW, CSV
 from bacoun.server.errors import ApiError
 from bacoun.tabular.reading import read_csv
 
+Columns = dict[str, list[Any]]
+"""A table as lists of plain values by column, which are cheaper to put together than frames."""
 
-def read_rows(body: bytes, media_type: str) -> pd.DataFrame:
+
+class Scored:
+    """Some rows of a scored table, as a table or as records.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The whole scored table.
+    records : list of dict
+        The same, row by row.
+    rows : slice
+        Which of them.
+    """
+
+    def __init__(self, table: pd.DataFrame, records: list[dict[str, Any]], rows: slice) -> None:
+        self._table, self._rows = table, rows
+        self.records = records[rows]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The rows as a table."""
+        return self._table.iloc[self._rows]
+
+
+def read_rows(body: bytes, media_type: str) -> Columns | pd.DataFrame:
     """The table in a body of one of `MEDIA_TYPES`."""
     if media_type == CSV:
         return read_csv(body, "the body")
@@ -26,13 +53,13 @@ def read_rows(body: bytes, media_type: str) -> pd.DataFrame:
     return from_records(content["rows"], "rows")
 
 
-def write_rows(scored: pd.DataFrame, media_type: str, model: str, version: str) -> bytes:
+def write_rows(scored: Scored, media_type: str, model: str, version: str) -> bytes:
     """A scored table as a body of one of `MEDIA_TYPES`."""
     if media_type == CSV:
-        return scored.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
+        return scored.table.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
     if media_type == ARROW:
-        return _write_arrow(scored)
-    return dump_json({"model": model, "version": version, "rows": to_records(scored)})
+        return _write_arrow(scored.table)
+    return dump_json({"model": model, "version": version, "rows": scored.records})
 
 
 def load_json(body: bytes) -> Any:
@@ -67,7 +94,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def from_records(rows: Any, name: str) -> pd.DataFrame:
+def from_records(rows: Any, name: str) -> Columns:
     """A table from a list of objects with plain values; `name` is what messages call the list."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ApiError(422, f"{name} must be a list of objects, one for each row.")
@@ -78,23 +105,36 @@ def _all_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
-def from_columns(columns: Mapping[str, list[Any]], name: str) -> pd.DataFrame:
-    """A table from lists of plain values by column."""
+def from_columns(columns: Columns, name: str) -> Columns:
+    """The same columns, checked; `name` is what messages call them."""
     lengths = {len(values) for values in columns.values()}
     if not columns or lengths == {0}:
         raise ApiError(422, f"{name} must hold at least one row with a value; it has none.")
     if len(lengths) > 1:
         raise ApiError(422, f"the columns of {name} must be of equal length.")
-    table = {}
     for key, values in columns.items():
         if not all(value is None or isinstance(value, str | int | float) for value in values):
             raise ApiError(
                 422, f"values must be text, numbers, true, false or null; '{key}' has others."
             )
-        kinds = {type(value) for value in values} - {type(None)}
-        # Text, booleans and whole numbers of any size stay as they are; floats are what most are.
-        table[key] = pd.Series(values, dtype=float if kinds == {float} else object)
-    return pd.DataFrame(table)
+    return columns
+
+
+def to_frame(columns: Columns) -> pd.DataFrame:
+    """A table; columns of numbers are floats, others stay as they are."""
+    return pd.DataFrame({key: _series(values) for key, values in columns.items()}, copy=False)
+
+
+def _series(values: list[Any]) -> np.ndarray:
+    kinds = {type(value) for value in values}
+    if kinds <= {float, int, type(None)} and float in kinds:
+        try:
+            return np.array(values, dtype=float)
+        except OverflowError:  # a whole number beyond all floats is refused with its row
+            pass
+    made = np.empty(len(values), dtype=object)
+    made[:] = values
+    return made
 
 
 def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
