@@ -82,7 +82,7 @@ ANYTHING = st.recursive(
     max_leaves=12,
 )
 BAD_VALUES = (
-    st.lists(st.integers(), max_size=3)
+    st.lists(st.integers(), min_size=2, max_size=3)  # of one, it is a tensor of one column
     | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2)
     | st.sampled_from(["1e999", "-1e999", 10**400, "1,5", "one", "\ud800", "0x1F", True])
     | st.floats(min_value=1e308).map(lambda value: f"{value}e5")
