@@ -26,6 +26,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
@@ -259,6 +260,20 @@ def killed() -> dict[str, Any]:
     return found | {"killed": n_killed}
 
 
+def playground() -> dict[str, Any]:
+    """Seconds until the maps of each method are there, on the GMM with the page's settings."""
+    found = {}
+    with served(SERVE[:-1]) as (address, _):
+        time.sleep(15)  # the process that fits imports torch
+        for method in ("bacoun", "paper", "nlm", "mc-dropout", "ensemble", "gp"):
+            started = time.perf_counter()
+            with urlopen(f"{address}/?data=gmm&a={method}") as answer:
+                fit = json.load(answer)["models"][0]
+            found[method] = round(time.perf_counter() - started, 2)
+            assert len(fit["maps"]["total"]) == fit["size"] ** 2
+    return {"answer_seconds": found}
+
+
 TASKS: dict[str, Callable[[], dict[str, Any]]] = {
     "1 row": partial(load, 1),
     "1 row, forest": partial(load, 1, is_forest=True),
@@ -266,6 +281,7 @@ TASKS: dict[str, Callable[[], dict[str, Any]]] = {
     "10 rows, forest": partial(load, 10, is_forest=True),
     "memory": memory,
     "killed": killed,
+    "playground": playground,
 }
 
 
@@ -287,3 +303,4 @@ def main() -> None:
     memory = runs["memory"]
     console.print(f"Memory over {memory['requests']} requests, in MB: {memory['megabytes']}")
     console.print(f"Workers killed under load: {runs['killed']['killed']}")
+    console.print(f"Seconds for a fit in the playground: {runs['playground']['answer_seconds']}")

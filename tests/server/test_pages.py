@@ -113,6 +113,7 @@ def test_maps_sliders_and_methods_are_in_the_address_which_restores_them(visit):
 def test_ones_own_points_are_clicked_onto_the_plane(visit):
     browser = visit("/?data=points", "!!document.querySelector('canvas.map')")
     x, y, width = browser.run(CENTER.format("canvas.map"))
+    assert browser.run("document.getElementById('own').clientHeight") < 200
     for k in range(2):
         browser.run(f"document.querySelectorAll('#classes button')[{k}].click()")
         for step in range(4):

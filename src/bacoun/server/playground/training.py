@@ -22,6 +22,7 @@ from bacoun.server.errors import ApiError
 
 _MAX_WAITING = 16
 _MAX_KEPT = 64
+_ATTEMPTS = 3
 _SECONDS_BETWEEN_NEWS = 0.1
 _SECONDS_TO_GIVE_UP = 5.0
 _SECONDS_TO_FIT = 900.0
@@ -127,18 +128,19 @@ class Trainer:
             self._results.move_to_end(key)
             yield {"event": "done", "result": self._results[key]}
             return
-        fit = self._fits.get(key) or self._enqueue(key, asked)
         queue: asyncio.Queue[Event] = asyncio.Queue()
-        fit.events.append(queue)
-        try:
-            yield fit.last
-            while True:
-                event = await queue.get()
+        for _ in range(_ATTEMPTS):
+            fit = self._fits.get(key) or self._enqueue(key, asked)
+            fit.events.append(queue)
+            try:
+                yield fit.last
+                while (event := await queue.get())["event"] == "progress":
+                    yield event
+            finally:
+                fit.events.remove(queue)
+            if event["event"] != "canceled":  # because the last one who waited had left
                 yield event
-                if event["event"] in ("done", "refused", "canceled"):
-                    return
-        finally:
-            fit.events.remove(queue)
+                return
 
     def _enqueue(self, key: str, asked: dict[str, Any]) -> _Fit:
         self._order = [each for each in self._order if self._is_wanted(each)]
@@ -160,7 +162,7 @@ class Trainer:
         """Do what waits, in its order."""
         while self._order:
             await asyncio.sleep(0)  # whoever asked has to be listening by now
-            key = self._order[0]
+            key = self._order.pop(0)
             fit = self._fits[key]
             try:
                 event = await self._fit(fit)
@@ -171,7 +173,6 @@ class Trainer:
                 self._results[key] = event["result"]
                 while len(self._results) > _MAX_KEPT:
                     self._results.popitem(last=False)
-            self._order.pop(0)
             del self._fits[key]
             fit.publish(event)
 

@@ -169,8 +169,7 @@ const start = debounced(async () => {
     const found = await data(location.href, { signal });
     arrange();
     found.models.forEach((each, k) => panels[k].show(shownState(), each));
-    const notes = found.models.flatMap((each) => each.notes);
-    byId("progress").replaceChildren(notes[0] ?? "Done. Point at a map to read its values.");
+    byId("progress").replaceChildren("Done. Point at a map to read its values.");
     byId("panels").classList.remove("waiting");
   } catch (error) {
     if (signal.aborted) return;
