@@ -15,6 +15,7 @@ from bacoun.server.app import create_app, serve
 from bacoun.server.catalog import Catalog
 from bacoun.server.jobs import Answer, Job, Model
 from bacoun.server.settings import Settings
+from bacoun.server.worker import answer_all
 
 
 class OneModel(Catalog):
@@ -68,13 +69,7 @@ class ForestScorer:
 
 def run(connection: Connection, settings: Settings) -> None:
     """The worker process."""
-    scorer = ForestScorer()
-    while True:
-        try:
-            jobs = connection.recv()
-        except (EOFError, OSError):
-            return
-        connection.send(scorer.answer(jobs))
+    answer_all(connection, ForestScorer().answer)
 
 
 if __name__ == "__main__":

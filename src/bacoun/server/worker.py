@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import resource
 import signal
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from bacoun.server.jobs import Answer, Job
 from bacoun.server.settings import Settings
 
 _MEMORY_BYTES = 4_000_000_000  # beyond what the process has when it starts
 
 
 def run(connection: Connection, settings: Settings) -> None:
-    """Answer batches until the other end is closed."""
+    """The process: its models, signals and memory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then stops us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     from bacoun.server.scoring import Scorer
 
     _limit_memory()
-    scorer = Scorer(settings.limits, settings.watch, settings.watch_inputs)
+    answer_all(connection, Scorer(settings.limits, settings.watch, settings.watch_inputs).answer)
+
+
+def answer_all(connection: Connection, answer: Callable[[Sequence[Job]], list[Answer]]) -> None:
+    """Answer batches until the other end is closed."""
     while True:
         try:
             jobs = connection.recv()
         except (EOFError, OSError):
             return
-        connection.send(scorer.answer(jobs))
+        connection.send(answer(jobs))
 
 
 def _limit_memory() -> None:

@@ -234,7 +234,7 @@ def _classifier(large: bool) -> BaCOUnClassifier:
     return BaCOUnClassifier(
         boundary=CompactShell(shell=flows),
         features=network,
-        posterior=HMC(n_draws=100, n_chains=32, n_warmup=20, n_iterations=40),
+        posterior=HMC(n_draws=100, n_chains=16, n_warmup=15, n_iterations=25),
         n_boundary=1500 if large else 800,
         random_state=0,
     )

@@ -99,6 +99,22 @@ export const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0).
 /** A text whose `words` in backticks are code. */
 export const coded = (text) => text.split("`").map((part, place) => (place % 2 ? el("code", {}, part) : part));
 
+/** The settings in the address, numbers as such; what it lacks is as usual. */
+export function readState(usual) {
+  const given = Object.fromEntries(new URLSearchParams(location.search));
+  return Object.fromEntries(Object.entries(usual).map(([name, value]) => {
+    const found = given[name] ?? value;
+    return [name, typeof value === "number" ? Number(found) : found];
+  }));
+}
+
+/** Put the settings that are not as usual into the address. */
+export function writeState(state, usual) {
+  const changed = Object.entries(state).filter(([name, value]) => String(value) !== String(usual[name]));
+  const query = new URLSearchParams(changed.map(([name, value]) => [name, String(value)]));
+  history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+}
+
 /** Run a function once things have been quiet for a while. */
 export function debounced(run, milliseconds) {
   let timer = 0;

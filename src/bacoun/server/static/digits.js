@@ -1,6 +1,6 @@
 // Digits: what is drawn and changed is in the address; the server reads it.
 
-import { bar, byId, complain, data, debounced, el, events, percent } from "./common.js";
+import { bar, byId, complain, data, debounced, el, events, percent, readState, writeState } from "./common.js";
 
 const SIDE = 28;
 const PEN = 1.35; // radius of the pen, in pixels of the drawing
@@ -15,23 +15,9 @@ const DEFAULTS = { image: "", example: 3, rotate: 0, blur: 0, noise: 0, morph: 8
 const form = byId("controls");
 const pad = byId("pad");
 let shades = new Float32Array(SIDE * SIDE);
-let state = read();
+let state = readState(DEFAULTS);
 let isReady = false;
 let latest = 0;
-
-function read() {
-  const given = Object.fromEntries(new URLSearchParams(location.search));
-  return Object.fromEntries(Object.entries(DEFAULTS).map(([name, usual]) => {
-    const value = given[name] ?? usual;
-    return [name, typeof usual === "number" ? Number(value) : value];
-  }));
-}
-
-function write() {
-  const changed = Object.entries(state).filter(([name, value]) => String(value) !== String(DEFAULTS[name]));
-  const query = new URLSearchParams(changed.map(([name, value]) => [name, String(value)]));
-  history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
-}
 
 const packed = () => [...shades].map((each) => Math.round(15 * each).toString(16)).join("");
 
@@ -73,7 +59,7 @@ function controls() {
 
 function change(some) {
   state = { ...state, ...some };
-  write();
+  writeState(state, DEFAULTS);
   controls();
   paint();
   load();

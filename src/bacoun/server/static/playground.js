@@ -1,6 +1,6 @@
 // The playground: the address holds all settings; a change of one fits again.
 
-import { byId, complain, data, debounced, el, events } from "./common.js";
+import { byId, complain, data, debounced, el, events, readState, writeState } from "./common.js";
 import { Panel, symbol } from "./maps.js";
 
 const METHODS = {
@@ -28,25 +28,10 @@ const STEPS = { boundary: "1. boundary", features: "2. features", posterior: "3.
 const MAX_POINTS = 400;
 
 const form = byId("controls");
-let state = read();
+let state = readState(DEFAULTS);
 let panels = [];
 let label = 0;
 let running = new AbortController();
-
-function read() {
-  const given = Object.fromEntries(new URLSearchParams(location.search));
-  const known = Object.entries(DEFAULTS).map(([name, usual]) => {
-    const value = given[name] ?? usual;
-    return [name, typeof usual === "number" ? Number(value) : value];
-  });
-  return Object.fromEntries(known);
-}
-
-function write() {
-  const changed = Object.entries(state).filter(([name, value]) => String(value) !== String(DEFAULTS[name]));
-  const query = new URLSearchParams(changed.map(([name, value]) => [name, String(value)]));
-  history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
-}
 
 const points = () => state.points.split(";").filter(Boolean).map((each) => each.split(",").map(Number));
 
@@ -97,7 +82,7 @@ function controls() {
 
 function change(some) {
   state = { ...state, ...some };
-  write();
+  writeState(state, DEFAULTS);
   controls();
   fit();
 }
@@ -105,7 +90,7 @@ function change(some) {
 /** A change of what is shown, which needs no fit. */
 function look(some) {
   state = { ...state, ...some };
-  write();
+  writeState(state, DEFAULTS);
   controls();
   for (const panel of panels) panel.show(shownState());
 }
@@ -188,7 +173,7 @@ function progress(event) {
     el("progress", { value: event.done, max: event.planned, "aria-label": "Progress of the fit" }));
 }
 
-addEventListener("popstate", () => { state = read(); controls(); fit(); });
+addEventListener("popstate", () => { state = readState(DEFAULTS); controls(); fit(); });
 build();
 controls();
 fit();
