@@ -20,12 +20,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import numpy as np
@@ -34,11 +33,12 @@ from rich.console import Console
 from sklearn.datasets import load_breast_cancer
 
 from bacoun.tabular import TableModel
+from benchmarks.record import Record, markdown_table, rich_table
 from benchmarks.record import resume as resume_record
-from benchmarks.record import rich_table
+from benchmarks.scoring import others_load
+from benchmarks.serve_clients import Check, ask_until, family, for_seconds, megabytes
 
 RECORD = Path(__file__).with_suffix(".json")
-N_CLIENTS = int(os.environ.get("BACOUN_SERVE_CLIENTS", 200))
 SECONDS = float(os.environ.get("BACOUN_SERVE_SECONDS", 60))
 N_REQUESTS = int(os.environ.get("BACOUN_SERVE_REQUESTS", 100_000))
 SERVE = [sys.executable, "-c", "from bacoun.cli import main; main()", "serve", "--no-playground"]
@@ -81,42 +81,11 @@ def served(command: list[str], *arguments: str) -> Iterator[tuple[str, int]]:
         process.wait(timeout=60)
 
 
-# --- clients: asyncio alone, so that they take little of the two cores ----------------------------
-
-
-class Client:
-    """One connection that is kept alive."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    async def post(self, request: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer."""
-        self.writer.write(request)
-        head = await self.reader.readuntil(b"\r\n\r\n")
-        (length,) = re.findall(rb"content-length: (\d+)", head.lower())
-        return int(head.split()[1]), await self.reader.readexactly(int(length))
-
-
-@asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Client]:
-    url = urlsplit(address)
-    reader, writer = await asyncio.open_connection(url.hostname, url.port)
-    try:
-        yield Client(reader, writer)
-    finally:
-        writer.close()
-
-
 def request_of(frame: pd.DataFrame) -> bytes:
     body = json.dumps({"rows": json.loads(frame.to_json(orient="records", double_precision=15))})
     head = "POST /v1/models/model/predict HTTP/1.1\r\nHost: localhost\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return (head + body).encode()
-
-
-Check = Callable[[bytes, int], bool]
-"""Whether an answer is right, given the number of its request."""
 
 
 def requests_and_check(n_rows: int, is_forest: bool) -> tuple[list[bytes], Check]:
@@ -145,50 +114,6 @@ def requests_and_check(n_rows: int, is_forest: bool) -> tuple[list[bytes], Check
     return [request_of(part) for part in parts], check
 
 
-async def ask_until(
-    address: str, requests: list[bytes], check: Check, is_over: Callable[[int], bool]
-) -> dict[str, Any]:
-    """Ask from many clients; counts what fails, what is wrong, and how long it takes."""
-    seconds: list[float] = []
-    failed = wrong = 0
-
-    async def ask(client_number: int) -> None:
-        nonlocal failed, wrong
-        number = client_number
-        async with connected(address) as client:
-            while not is_over(len(seconds)):
-                number = (number + 7) % len(requests)
-                started = time.perf_counter()
-                try:
-                    status, body = await client.post(requests[number])
-                except (OSError, asyncio.IncompleteReadError):
-                    failed += 1
-                    return
-                seconds.append(time.perf_counter() - started)
-                failed += status != 200
-                wrong += status == 200 and not check(body, number)
-
-    started = time.perf_counter()
-    await asyncio.gather(*(ask(number) for number in range(N_CLIENTS)))
-    elapsed = time.perf_counter() - started
-    middle, most = np.quantile(seconds, [0.5, 0.99])
-    return {
-        "clients": N_CLIENTS,
-        "elapsed": round(elapsed, 1),
-        "requests": len(seconds),
-        "failed": failed,
-        "wrong": wrong,
-        "requests_per_second": round(len(seconds) / elapsed, 1),
-        "p50_milliseconds": round(1000 * float(middle), 1),
-        "p99_milliseconds": round(1000 * float(most), 1),
-    }
-
-
-def for_seconds(seconds: float) -> Callable[[int], bool]:
-    ends = time.perf_counter() + seconds
-    return lambda _: time.perf_counter() > ends
-
-
 @contextmanager
 def our_server() -> Iterator[tuple[str, int]]:
     with tempfile.TemporaryDirectory() as folder:
@@ -202,23 +127,11 @@ def load(n_rows: int, is_forest: bool = False) -> dict[str, Any]:
     requests, check = requests_and_check(n_rows, is_forest)
     opened = served(FOREST) if is_forest else our_server()
     with opened as (address, _):
-        warm = ask_until(address, requests, check, for_seconds(3))
-        asyncio.run(warm)
+        asyncio.run(ask_until(address, requests, check, for_seconds(3)))  # first use of everything
+        busy = others_load()
         found = asyncio.run(ask_until(address, requests, check, for_seconds(SECONDS)))
-    return found | {"rows_per_second": round(n_rows * found["requests_per_second"], 1)}
-
-
-def family(pid: int) -> list[int]:
-    """A process and those that it started."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    children = [int(child) for task in tasks for child in task.read_text().split()]
-    return [pid, *(each for child in children for each in family(child))]
-
-
-def megabytes(pid: int) -> float:
-    """Resident memory of a server and its workers."""
-    pages = [int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in family(pid)]
-    return sum(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    found["rows_per_second"] = round(n_rows * found["requests_per_second"], 1)
+    return found | {"cores_busy_with_others": round(busy, 2)}
 
 
 def memory() -> dict[str, Any]:
@@ -285,22 +198,48 @@ TASKS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+LOADS = [name for name in TASKS if name not in ("memory", "playground")]
+
+
+def table_of(runs: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table of loads."""
+    header = ["load", "requests", "failed", "wrong", "rows / s", "p50, ms", "p99, ms"]
+    rows = []
+    for name in LOADS:
+        run = runs[name]
+        counts = [str(run[each]) for each in ("requests", "failed", "wrong")]
+        speed = run.get("rows_per_second", run["requests_per_second"])
+        times = [f"{run[f'{each}_milliseconds']:.0f}" for each in ("p50", "p99")]
+        rows.append([name, *counts, f"{speed:.0f}", *times])
+    return header, rows
+
+
+def sentences(runs: Mapping[str, Any]) -> list[str]:
+    """What the table does not hold."""
+    memory, fits = runs["memory"], runs["playground"]["answer_seconds"]
+    first, last = memory["megabytes"][0], memory["megabytes"][-1]
+    busy = max(runs[name].get("cores_busy_with_others", 0) for name in LOADS)
+    listed = ", ".join(f"{name} {seconds} s" for name, seconds in fits.items())
+    return [
+        f"Other programs kept up to {busy} of the two cores busy.",
+        f"Workers killed in the last row: {runs['killed']['killed']}.",
+        f"Memory of the server and its worker after 10 % and 110 % of {memory['requests']} "
+        f"requests: {first} and {last} MB.",
+        f"A fit of the playground's GMM, from the request to the maps: {listed}.",
+    ]
+
+
+def markdown(record: Record) -> str:
+    """The same as Markdown."""
+    runs = record["runs"]
+    return f"{markdown_table(*table_of(runs))}\n\n{' '.join(sentences(runs))}\n"
+
+
 def main() -> None:
     """Measure what the record lacks, and print it all."""
     libraries = ("bacoun", "fastapi", "uvicorn", "torch", "scikit-learn")
     runs = resume_record(RECORD, TASKS, libraries)["runs"]
-    header = ["load", "requests", "failed", "wrong", "rows / s", "p50 ms", "p99 ms"]
-    rows = []
-    for name in TASKS:
-        run = runs[name]
-        if "p99_milliseconds" in run:
-            speed = run.get("rows_per_second", run["requests_per_second"])
-            figures = ("requests", "failed", "wrong")
-            rows.append([name, *(str(run[each]) for each in figures), f"{speed:.0f}"])
-            rows[-1] += [f"{run[f'{each}_milliseconds']:.0f}" for each in ("p50", "p99")]
-    console = Console(width=120)
-    console.print(rich_table(f"{runs['1 row']['clients']} clients on loopback", header, rows))
-    memory = runs["memory"]
-    console.print(f"Memory over {memory['requests']} requests, in MB: {memory['megabytes']}")
-    console.print(f"Workers killed under load: {runs['killed']['killed']}")
-    console.print(f"Seconds for a fit in the playground: {runs['playground']['answer_seconds']}")
+    console, title = Console(width=120), f"{runs['1 row']['clients']} clients on loopback"
+    console.print(rich_table(title, *table_of(runs)))
+    for sentence in sentences(runs):
+        console.print(sentence, highlight=False)

@@ -33,6 +33,8 @@ def read_log(model: str | PathLike[str]) -> dict[str, Any]:
         )
     with open_log(path, read_only=True) as log:
         found = log.execute("select * from versions order by started desc limit 1").fetchone()
+        if found is None:
+            raise FileNotFoundError(f"'{path.name}' is empty; nothing was scored yet.")
         minutes = log.execute(
             "select * from minutes where version = ? order by minute desc limit ?",
             (found[0], _MINUTES),

@@ -115,7 +115,7 @@ def _hmc(settings: dict[str, Any]) -> HMC:
 
 def _bacoun(settings: dict[str, Any]) -> BayesianClassifier:
     return BaCOUnClassifier(
-        boundary=FlowShell(epochs=120, blocks=6, hidden=48, factors=(settings["radius"],)),
+        boundary=FlowShell(epochs=120, blocks=4, hidden=32, factors=(settings["radius"],)),
         features=_network(settings),
         posterior=_hmc(settings),
         ood_prior=settings["doubt"],

@@ -18,6 +18,7 @@ let shades = new Float32Array(SIDE * SIDE);
 let state = readState(DEFAULTS);
 let isReady = false;
 let latest = 0;
+let warming = null;
 
 const packed = () => [...shades].map((each) => Math.round(15 * each).toString(16)).join("");
 
@@ -124,9 +125,7 @@ function paint() {
 const load = debounced(async () => {
   const mine = ++latest;
   try {
-    if (!isReady) for await (const event of events(location.href)) progress(event);
-    isReady = true;
-    byId("progress").hidden = true;
+    if (!isReady) await (warming ??= warmUp());
     const found = await data(location.href);
     if (mine !== latest) return;
     complain();
@@ -135,6 +134,17 @@ const load = debounced(async () => {
     if (mine === latest) complain(error.message);
   }
 }, 40);
+
+/** Wait until the classifier has learned; one stream of news is enough for all that is drawn meanwhile. */
+async function warmUp() {
+  try {
+    for await (const event of events(location.href)) progress(event);
+    isReady = true;
+    byId("progress").hidden = true;
+  } finally {
+    warming = null;
+  }
+}
 
 function progress(event) {
   if (event.event === "refused") throw new Error(event.message);
