@@ -10,7 +10,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import ablations, accidents, accuracy, bounds, explanations, fit_time, ood, wide
+from benchmarks import (
+    ablations,
+    accidents,
+    accuracy,
+    bounds,
+    drift,
+    explanations,
+    fit_time,
+    ood,
+    wide,
+)
 from benchmarks.record import Record
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -24,6 +34,7 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
     "accuracy.md": {"accuracy": accuracy.markdown, "fit_time": fit_time.markdown},
     "comparison.md": {"ood": ood.markdown},
     "defaults.md": {"ablations": ablations.markdown},
+    "howto/watch.md": {"drift": drift.markdown},
     "../README.md": {"ood": ood.short_markdown},
 }
 
