@@ -19,6 +19,7 @@ from benchmarks import (
     explanations,
     fit_time,
     ood,
+    serve,
     wide,
 )
 from benchmarks.record import Record
@@ -34,6 +35,7 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
     "accuracy.md": {"accuracy": accuracy.markdown, "fit_time": fit_time.markdown},
     "comparison.md": {"ood": ood.markdown},
     "defaults.md": {"ablations": ablations.markdown},
+    "howto/serve.md": {"serve": serve.markdown},
     "howto/watch.md": {"drift": drift.markdown},
     "../README.md": {"ood": ood.short_markdown},
 }

@@ -75,6 +75,19 @@ def test_tables_are_scored_as_by_the_library(client, new, expected, kind, write)
     assert (said != "").equals(expected["because"] != "")
 
 
+def test_timestamps_of_arrow_come_back_as_text(client, new, expected):
+    dated = new.assign(admitted=pd.to_datetime(new["admitted"]))
+    answer = client.post(
+        "/v1/models/tumors/predict?inputs=true",
+        content=as_arrow(dated),
+        headers={"Content-Type": ARROW, "Accept": "application/json"},
+    )
+    assert answer.status_code == 200, answer.text
+    found = pd.DataFrame(answer.json()["rows"])
+    check_same(found, expected)
+    assert found["admitted"].str.startswith("2024-").all()
+
+
 def test_the_answer_has_the_format_that_accept_names(client, new):
     answer = client.post(
         "/v1/models/tumors/predict",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -142,14 +143,15 @@ def _written(
     frame: pd.DataFrame,
 ) -> dict[int, Answer]:
     """The answers to requests whose rows are in one scored table, one after the other."""
-    answers, start, records = {}, 0, tables.to_records(table)
+    answers, start, records = {}, 0, cache(partial(tables.to_records, table))
+    is_deferred = (table["decision"] == "defer").to_numpy()
     for place, request in requests.items():
         rows = slice(start, start + len(request))
         start += len(request)
-        part = tables.Scored(table, records, rows)
+        part = tables.Scored(table, rows, records)
         if request.because or request.inputs:
             part = _with_more(loaded, request, frame.iloc[rows], scored.take(np.r_[rows]))
-        deferred = sum(each["decision"] == "defer" for each in part.records)
+        deferred = int(is_deferred[rows].sum())
         answers[place] = Answer(
             request.write(part), request.media_type, rows=len(request), deferred=deferred
         )
@@ -162,7 +164,7 @@ def _with_more(
     """The scores of one request, with the reasons in words or the columns it came with."""
     table = loaded.model.scored_table(frame, scored, request.because)
     table = frame.join(table) if request.inputs else table
-    return tables.Scored(table, tables.to_records(table), slice(None))
+    return tables.Scored(table, slice(None))
 
 
 def _refusal(error: Exception) -> Answer:

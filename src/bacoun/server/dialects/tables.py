@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,20 +26,30 @@ class Scored:
     ----------
     table : DataFrame
         The whole scored table.
-    records : list of dict
-        The same, row by row.
     rows : slice
-        Which of them.
+        Which of its rows.
+    all_records : callable
+        Gives the whole table row by row; it is called only if records are asked for.
     """
 
-    def __init__(self, table: pd.DataFrame, records: list[dict[str, Any]], rows: slice) -> None:
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        rows: slice,
+        all_records: Callable[[], list[dict[str, Any]]] | None = None,
+    ) -> None:
         self._table, self._rows = table, rows
-        self.records = records[rows]
+        self._all_records = all_records or partial(to_records, table)
 
     @property
     def table(self) -> pd.DataFrame:
         """The rows as a table."""
         return self._table.iloc[self._rows]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries of plain values."""
+        return self._all_records()[self._rows]
 
 
 def read_rows(body: bytes, media_type: str) -> Columns | pd.DataFrame:
@@ -79,11 +90,16 @@ def _refuse_constant(name: str) -> None:
 
 
 def dump_json(content: Any) -> bytes:
-    """Plain values as JSON, what is not finite as null."""
+    """Plain values as JSON, what is not finite as null, timestamps as text."""
     try:
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+        return _dumps(content)
     except ValueError:
-        return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).encode()
+        return _dumps(_finite(content))
+
+
+def _dumps(content: Any) -> bytes:
+    compact = json.dumps(content, allow_nan=False, separators=(",", ":"), default=str)
+    return compact.encode()
 
 
 def _finite(value: Any) -> Any:
