@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup demo browser test lint docs bench bench-ood reproduce made-tables clean
+.PHONY: setup demo browser test lint docs bench bench-ood reproduce made-tables fuzz clean
 
 setup: $(VENV)/installed
 
@@ -47,6 +47,11 @@ test: lint
 MADE_TABLES ?= 10000
 made-tables: setup
 	OMP_NUM_THREADS=1 BACOUN_MADE_TABLES=$(MADE_TABLES) $(BIN)/pytest tests/tabular/test_made_tables.py
+
+# The long form of another: requests made from the OpenAPI document, and malformed bodies.
+FUZZ ?= 5000
+fuzz: setup
+	OMP_NUM_THREADS=1 BACOUN_FUZZ=$(FUZZ) $(BIN)/pytest tests/server/test_fuzzing.py
 
 # The site in site/, warnings are errors. The variable keeps the theme from speaking of its successor.
 docs: setup

@@ -2,9 +2,9 @@
 
     python -m benchmarks            all benchmarks
     python -m benchmarks samplers   one of them; ablations, accidents, accuracy, bounds, costs,
-                                    deferral, explanations, fit_time, ood, out_of_core, scale,
-                                    scoring and wide have their own records; ood-slow extends
-                                    that of ood by slow methods
+                                    deferral, drift, explanations, fit_time, ood, out_of_core,
+                                    scale, scoring, serve and wide have their own records;
+                                    ood-slow extends that of ood by slow methods
 
 Each measurement runs in its own process, so that its peak memory can be measured and a sampler
 that takes longer than twenty minutes can be stopped.
@@ -37,12 +37,14 @@ from benchmarks import (
     bounds,
     costs,
     deferral,
+    drift,
     explanations,
     fit_time,
     ood,
     out_of_core,
     scale,
     scoring,
+    serve,
     wide,
 )
 from benchmarks.heads import Head, gmm_head, mnist_size_head, synthetic_head, wine_head
@@ -62,6 +64,7 @@ STUDIES = {
     "bounds": bounds.main,
     "costs": costs.main,
     "deferral": deferral.main,
+    "drift": drift.main,
     "explanations": explanations.main,
     "fit_time": fit_time.main,
     "ood": ood.main,
@@ -69,6 +72,7 @@ STUDIES = {
     "ood-slow": partial(ood.main, slow=True),
     "scale": scale.main,
     "scoring": scoring.main,
+    "serve": serve.main,
     "wide": wide.main,
 }
 BUILD = {"gmm": gmm_head, "wine": wine_head, "mnist-size": mnist_size_head}

@@ -16,11 +16,13 @@ from benchmarks import (
     accuracy,
     bounds,
     costs,
+    drift,
     explanations,
     fit_time,
     ood,
     out_of_core,
     scale,
+    serve,
     wide,
 )
 from benchmarks.record import Record
@@ -36,6 +38,8 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
     "accuracy.md": {"accuracy": accuracy.markdown, "fit_time": fit_time.markdown},
     "comparison.md": {"ood": ood.markdown},
     "defaults.md": {"ablations": ablations.markdown},
+    "howto/serve.md": {"serve": serve.markdown},
+    "howto/watch.md": {"drift": drift.markdown},
     "../README.md": {"ood": ood.short_markdown},
 }
 # That of 20 million rows takes a machine with little else to do.

@@ -1,6 +1,8 @@
 """Bars go to stderr, and only when asked for."""
 
-from bacoun.progress import progress_bars
+import pytest
+
+from bacoun.progress import progress_bars, progress_to
 
 
 def test_shown_bars_name_the_step_and_count_to_the_end_on_stderr(capsys):
@@ -21,3 +23,19 @@ def test_hidden_bars_have_no_callback_and_print_nothing(capsys):
         assert bar_for("boundary") is None
     printed = capsys.readouterr()
     assert printed.out == printed.err == ""
+
+
+def test_a_listener_is_told_about_the_steps_and_can_end_a_fit(fast, moons):
+    told = []
+    with progress_to(lambda *each: told.append(each)):
+        fast().fit(*moons)
+    steps = dict.fromkeys(step for step, _, _ in told)
+    assert list(steps)[:2] == ["boundary", "features"]
+    assert all(0 < done <= planned for _, done, planned in told)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), progress_to(stop):
+        fast().fit(*moons)
+    fast().fit(*moons)  # nobody listens any more

@@ -14,9 +14,11 @@ from bacoun.cli.export import export
 from bacoun.cli.fit import fit
 from bacoun.cli.predict import predict
 from bacoun.cli.report import report
+from bacoun.cli.serve import serve
+from bacoun.cli.watch import watch
 
 app = typer.Typer(name="bacoun", rich_markup_mode="markdown", pretty_exceptions_enable=False)
-for command in (fit, predict, check, report, compare, export):
+for command in (fit, predict, check, report, compare, export, serve, watch):
     app.command()(command)
 
 # The click module that typer uses has changed its name; this is its UsageError under any name.

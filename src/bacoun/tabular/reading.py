@@ -130,10 +130,35 @@ def stream_table(
         yield from pd.read_csv(lines, dtype=str, na_filter=False, chunksize=size, **_layout(survey))
 
 
+def read_csv(content: bytes, name: str) -> pd.DataFrame:
+    """Read a CSV from memory, its cells as text; `name` is what messages call it."""
+    source: Any = _InMemory(content, name)
+    survey = _checked_layout(source, _survey_text(source))
+    with _open_text(source, survey.encoding) as lines:
+        return pd.read_csv(lines, dtype=str, na_filter=False, **_layout(survey))
+
+
+@dataclass(frozen=True)
+class _InMemory:
+    """The part of a `Path` that reading text needs."""
+
+    content: bytes
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def open(self, _mode: str) -> IO[bytes]:
+        return io.BytesIO(self.content)
+
+
 def survey_table(path: str | PathLike[str]) -> Survey:
     """Check that the CSV or Parquet file at `path` has a header and at least one row, and count."""
     file = _checked_path(path)
-    survey = _survey_parquet(file) if is_parquet(file) else _survey_text(file)
+    return _checked_layout(file, _survey_parquet(file) if is_parquet(file) else _survey_text(file))
+
+
+def _checked_layout(file: Path, survey: Survey) -> Survey:
     if not survey.columns:
         raise ValueError(f"'{file}' must have at least one column; it has none. Export it again.")
     twice = [name for name, count in Counter(survey.columns).items() if count > 1]

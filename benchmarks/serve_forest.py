@@ -1,0 +1,84 @@
+"""The stack of `bacoun serve`, with a scikit-learn forest in place of the model.
+
+The same gate, routes, pool and worker process; `benchmarks.serve` measures it beside ours.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bacoun.server import pool
+from bacoun.server.app import create_app, serve
+from bacoun.server.catalog import Catalog
+from bacoun.server.jobs import Answer, Job, Model
+from bacoun.server.settings import Settings
+from bacoun.server.worker import answer_all
+
+
+class OneModel(Catalog):
+    """A catalog of one model that is on no disk."""
+
+    def names(self) -> list[str]:
+        """Its name."""
+        return ["model"]
+
+    def __getitem__(self, name: str) -> Model:
+        return Model("model", "", ())
+
+
+class ForestScorer:
+    """A random forest on the rows that ours is fitted to."""
+
+    def __init__(self) -> None:
+        from sklearn.ensemble import RandomForestClassifier
+
+        from benchmarks.serve import table
+
+        train = table()[:400]
+        self.columns = list(train.drop(columns="diagnosis"))
+        self.forest = RandomForestClassifier(random_state=0)
+        self.forest.fit(train[self.columns].to_numpy(), train["diagnosis"])
+
+    def answer(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Predict the rows of all jobs at once, as our worker does."""
+        import numpy as np
+
+        from bacoun.server.dialects import tables
+
+        if jobs[0].kind != "predict":
+            return [Answer(b"{}") for _ in jobs]
+        given: list[Any] = [tables.read_rows(job.body, job.media_type) for job in jobs]
+        columns = [[v for each in given for v in each[name]] for name in self.columns]
+        chances = self.forest.predict_proba(np.array(columns, dtype=float).T)
+        labels = self.forest.classes_
+        records = [
+            {"prediction": labels[k]} | dict(zip(labels, map(float, row), strict=True))
+            for row, k in zip(chances, chances.argmax(axis=1), strict=True)
+        ]
+        answers, start = [], 0
+        for each in given:
+            n_rows = len(each[self.columns[0]])
+            body = tables.dump_json({"model": "model", "rows": records[start : start + n_rows]})
+            answers.append(Answer(body, rows=n_rows))
+            start += n_rows
+        return answers
+
+
+def run(connection: Connection, settings: Settings) -> None:
+    """The worker process."""
+    answer_all(connection, ForestScorer().answer)
+
+
+if __name__ == "__main__":
+    import benchmarks.serve_forest
+
+    pool.run = benchmarks.serve_forest.run
+    chosen = Settings(port=0, playground=False)
+    serve(
+        create_app(OneModel(), chosen),
+        chosen,
+        lambda address: print(f"listening on {address}", file=sys.stderr, flush=True),
+    )

@@ -1,0 +1,109 @@
+"""Which models can be named: those given, and those inside the given folder, as of now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bacoun.server.errors import ApiError
+from bacoun.server.jobs import Model
+
+_DOCUMENT = "model.json"
+
+
+@dataclass
+class Catalog:
+    """Models by name.
+
+    Parameters
+    ----------
+    models : sequence of Path
+        Folders of models.
+    folders : sequence of Path
+        Folders whose subfolders are models; looked at again for every request.
+    """
+
+    models: Sequence[Path] = ()
+    folders: Sequence[Path] = ()
+    _last_seen: dict[str, Model] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, paths: Iterable[Path]) -> Catalog:
+        """Sort the arguments of the command line; refuse what is neither."""
+        models: list[Path] = []
+        folders: list[Path] = []
+        for path in paths:
+            if not path.is_dir():
+                raise FileNotFoundError(
+                    f"models must be folders, or folders of them; '{path}' is neither. Fit one "
+                    "with bacoun fit."
+                )
+            (models if _is_model(path) else folders).append(path.resolve())
+        catalog = cls(models, folders)
+        catalog._check_names()
+        return catalog
+
+    def _check_names(self) -> None:
+        for folder in self.folders:
+            if not any(map(_is_model, _inside(folder))):
+                raise FileNotFoundError(
+                    f"'{folder}' must hold models; it has none. Fit one into it with bacoun fit."
+                )
+        names = [path.name for path in self._paths()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(
+                f"models must have different names; there are two called '{twice[0]}'. Rename one."
+            )
+
+    def _paths(self) -> list[Path]:
+        inside = [path for folder in self.folders for path in _inside(folder) if _is_model(path)]
+        return [*self.models, *inside]
+
+    def names(self) -> list[str]:
+        """Names of all models, sorted."""
+        return sorted(path.name for path in self._paths())
+
+    def __getitem__(self, name: str) -> Model:
+        path = self._path_of(name)
+        stamp = None if path is None else _stamp(path)
+        if path is not None and stamp is not None:
+            self._last_seen[name] = Model(name, str(path), stamp)
+        elif name not in self._last_seen or not self._is_being_replaced(name):
+            self._last_seen.pop(name, None)
+            known = ", ".join(self.names()[:8]) or "none"
+            raise ApiError(404, f"there is no model of that name; there are: {known}.")
+        return self._last_seen[name]
+
+    def _path_of(self, name: str) -> Path | None:
+        """The folder of a name, which is compared, never joined to a path: "../x" names nothing."""
+        if name in self._last_seen:
+            return Path(self._last_seen[name].path)
+        return next((path for path in self._paths() if path.name == name), None)
+
+    def _is_being_replaced(self, name: str) -> bool:
+        """Whether a new version is about to be renamed into place; see `bacoun.atomic`."""
+        others = [path.name for path in Path(self._last_seen[name].path).parent.iterdir()]
+        return any(each.startswith(f".{name}.") and each.endswith(".tmp") for each in others)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Folders in a folder; a link that leads out of it is not inside."""
+    return [
+        path
+        for path in folder.iterdir()
+        if not path.name.startswith(".") and path.resolve().parent == folder
+    ]
+
+
+def _is_model(path: Path) -> bool:
+    return (path / _DOCUMENT).is_file()
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = (path / _DOCUMENT).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size

@@ -1,0 +1,184 @@
+"""The service's own dialect: JSON rows, CSV, or Arrow IPC streams."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bacoun.server.dialects.media_types import ARROW, CSV
+from bacoun.server.errors import ApiError
+from bacoun.tabular.reading import read_csv
+
+Columns = dict[str, list[Any]]
+"""A table as lists of plain values by column, which are cheaper to put together than frames."""
+
+
+class Scored:
+    """Some rows of a scored table, as a table or as records.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The whole scored table.
+    rows : slice
+        Which of its rows.
+    all_records : callable
+        Gives the whole table row by row; it is called only if records are asked for.
+    """
+
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        rows: slice,
+        all_records: Callable[[], list[dict[str, Any]]] | None = None,
+    ) -> None:
+        self._table, self._rows = table, rows
+        self._all_records = all_records or partial(to_records, table)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The rows as a table."""
+        return self._table.iloc[self._rows]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries of plain values."""
+        return self._all_records()[self._rows]
+
+
+def read_rows(body: bytes, media_type: str) -> Columns | pd.DataFrame:
+    """The table in a body of one of `MEDIA_TYPES`."""
+    if media_type == CSV:
+        return read_csv(body, "the body")
+    if media_type == ARROW:
+        return _read_arrow(body)
+    content = load_json(body)
+    if not isinstance(content, dict) or content.keys() != {"rows"}:
+        raise ApiError(422, 'a JSON body must be {"rows": [{"column": value, ...}, ...]}.')
+    return from_records(content["rows"], "rows")
+
+
+def write_rows(scored: Scored, media_type: str, model: str, version: str) -> bytes:
+    """A scored table as a body of one of `MEDIA_TYPES`."""
+    if media_type == CSV:
+        return scored.table.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
+    if media_type == ARROW:
+        return _write_arrow(scored.table)
+    return dump_json({"model": model, "version": version, "rows": scored.records})
+
+
+def load_json(body: bytes) -> Any:
+    """Parse JSON strictly: UTF-8, no NaN, no infinity."""
+    try:
+        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ApiError(400, "the body must be JSON; it is nested too deeply.") from None
+    except ValueError as error:
+        raise ApiError(
+            400, f"the body must be JSON in UTF-8; reading it failed: {error}."
+        ) from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON; write null for a missing value")
+
+
+def dump_json(content: Any) -> bytes:
+    """Plain values as JSON, what is not finite as null, timestamps as text."""
+    try:
+        return _dumps(content)
+    except ValueError:
+        return _dumps(_finite(content))
+
+
+def _dumps(content: Any) -> bytes:
+    compact = json.dumps(content, allow_nan=False, separators=(",", ":"), default=str)
+    return compact.encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def from_records(rows: Any, name: str) -> Columns:
+    """A table from a list of objects with plain values; `name` is what messages call the list."""
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ApiError(422, f"{name} must be a list of objects, one for each row.")
+    return from_columns({key: [row.get(key) for row in rows] for key in _all_keys(rows)}, name)
+
+
+def _all_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def from_columns(columns: Columns, name: str) -> Columns:
+    """The same columns, checked; `name` is what messages call them."""
+    lengths = {len(values) for values in columns.values()}
+    if not columns or lengths == {0}:
+        raise ApiError(422, f"{name} must hold at least one row with a value; it has none.")
+    if len(lengths) > 1:
+        raise ApiError(422, f"the columns of {name} must be of equal length.")
+    for key, values in columns.items():
+        if not all(value is None or isinstance(value, str | int | float) for value in values):
+            raise ApiError(
+                422, f"values must be text, numbers, true, false or null; '{key}' has others."
+            )
+    return columns
+
+
+def to_frame(columns: Columns) -> pd.DataFrame:
+    """A table; columns of numbers are floats, others stay as they are."""
+    return pd.DataFrame({key: _series(values) for key, values in columns.items()}, copy=False)
+
+
+def _series(values: list[Any]) -> np.ndarray:
+    kinds = {type(value) for value in values}
+    if kinds <= {float, int, type(None)} and float in kinds:
+        try:
+            return np.array(values, dtype=float)
+        except OverflowError:  # a whole number beyond all floats is refused with its row
+            pass
+    made = np.empty(len(values), dtype=object)
+    made[:] = values
+    return made
+
+
+def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """One dictionary of plain values for each row."""
+    columns = {str(name): table[name].tolist() for name in table}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _read_arrow(body: bytes) -> pd.DataFrame:
+    import pyarrow
+
+    try:
+        with pyarrow.ipc.open_stream(pyarrow.BufferReader(body)) as stream:
+            table = stream.read_all()
+        table.validate(full=True)
+        return table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+    except (pyarrow.ArrowException, OSError, UnicodeError, OverflowError) as error:
+        reason = (str(error).strip().splitlines() or ["unknown reason"])[0][:120].rstrip(".")
+        raise ApiError(
+            400, f"the body must be an Arrow IPC stream; reading it failed: {reason}."
+        ) from None
+
+
+def _write_arrow(scored: pd.DataFrame) -> bytes:
+    import pyarrow
+
+    table = pyarrow.Table.from_pandas(scored, preserve_index=False).replace_schema_metadata()
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()

@@ -1,0 +1,69 @@
+"""What travels between the process that accepts requests and those that score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bacoun.server.errors import MEDIA_TYPE, error_body
+
+
+@dataclass(frozen=True)
+class Model:
+    """A saved model, as it was on disk when a request came.
+
+    Attributes
+    ----------
+    name : str
+        By which requests name it.
+    path : str
+        Its folder.
+    stamp : tuple of int
+        Changes when the folder is replaced.
+    """
+
+    name: str
+    path: str
+    stamp: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request for a worker.
+
+    Attributes
+    ----------
+    kind : str
+        What is to be done; a key of `Scorer`'s table.
+    model : Model
+        The model to use.
+    body : bytes
+        As it came.
+    media_type : str
+        Of the body.
+    options : dict
+        Plain values, such as the query.
+    """
+
+    kind: str
+    model: Model
+    body: bytes = b""
+    media_type: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response, and what it counts in the metrics."""
+
+    body: bytes
+    media_type: str = MEDIA_TYPE
+    status: int = 200
+    rows: int = 0
+    deferred: int = 0
+
+    @classmethod
+    def refusal(cls, status: int, message: str) -> Answer:
+        """An error."""
+        return cls(error_body(status, message), status=status)

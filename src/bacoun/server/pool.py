@@ -1,0 +1,200 @@
+"""Pool: jobs -> answers, by worker processes that may die.
+
+Requests that wait for the same model are sent to a worker together. A worker that dies is replaced,
+and what it worked on is done again, one by one: scoring changes nothing, so that is safe. A job
+during which workers died several times is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bacoun.server.errors import ApiError
+from bacoun.server.jobs import Answer, Job
+from bacoun.server.settings import Settings
+from bacoun.server.worker import run
+
+_MAX_BATCH = 128
+_MAX_BATCH_BYTES = 2_000_000
+_ATTEMPTS = 3
+FIRST_SECONDS = 300.0  # a worker imports torch and loads the model before its first answer
+
+
+@dataclass(eq=False)
+class _Ticket:
+    job: Job
+    answer: Future[Answer] = field(default_factory=Future)
+    attempts: int = 0
+
+
+class Pool:
+    """Worker processes, and the requests that wait for them.
+
+    Parameters
+    ----------
+    settings : Settings
+        Number of workers and limits.
+    on_batch : callable, optional
+        Called with the number of requests in each batch.
+    """
+
+    def __init__(self, settings: Settings, on_batch: Callable[[int], None] | None = None) -> None:
+        self.settings, self.on_batch = settings, on_batch
+        self.restarts = 0
+        self._waiting: deque[_Ticket] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"worker-{number}", daemon=True)
+            for number in range(settings.n_workers)
+        ]
+
+    def start(self) -> None:
+        """Start the workers."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Let the workers finish what waits, then stop them."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(timeout=self.settings.limits.seconds)
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of requests that wait."""
+        return len(self._waiting)
+
+    async def ask(self, job: Job, seconds: float | None = None) -> Answer:
+        """The answer to a job; refused if there are too many, or if it takes too long."""
+        ticket, limits = _Ticket(job), self.settings.limits
+        with self._changed:
+            if self._closed or len(self._waiting) >= limits.waiting:
+                raise ApiError(503, "the server is busy; try again in a moment.")
+            self._waiting.append(ticket)
+            self._changed.notify()
+        try:
+            return await asyncio.wait_for(
+                asyncio.wrap_future(ticket.answer), seconds or limits.seconds
+            )
+        except TimeoutError:
+            raise ApiError(
+                503, f"the answer took longer than {limits.seconds:g} seconds; send fewer rows."
+            ) from None
+
+    def _take(self) -> list[_Ticket]:
+        """Wait for requests; those for the model of the first one. Empty: the pool is closed."""
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            batch: list[_Ticket] = []
+            others: list[_Ticket] = []
+            n_bytes = 0
+            while self._waiting and len(batch) < _MAX_BATCH and n_bytes < _MAX_BATCH_BYTES:
+                ticket = self._waiting.popleft()
+                if batch and (ticket.job.model != batch[0].job.model or ticket.attempts):
+                    others.append(ticket)
+                    continue
+                if ticket.attempts == 0 and not ticket.answer.set_running_or_notify_cancel():
+                    continue  # whoever asked is gone
+                batch.append(ticket)
+                n_bytes += len(ticket.job.body)
+                if ticket.attempts:
+                    break  # what may have killed a worker is tried alone
+            self._waiting.extendleft(reversed(others))
+            if others:
+                self._changed.notify()
+        return batch
+
+    def _serve(self) -> None:
+        """Feed one worker, and replace it when it dies."""
+        worker: _Worker | None = None
+        while True:
+            batch = self._take()
+            if not batch:
+                if self._closed:
+                    break
+                continue
+            if worker is None or not worker.process.is_alive():
+                self.restarts += worker is not None
+                worker = _Worker(self.settings)
+            try:
+                answers = worker.ask([ticket.job for ticket in batch])
+            except TimeoutError:
+                self.restarts += 1
+                worker.stop()
+                worker = None
+                self._settle(batch, [_TOO_LONG] * len(batch))
+            except (EOFError, OSError):
+                self.restarts += 1
+                worker.stop()
+                worker = None
+                self._again(batch)
+            else:
+                if self.on_batch is not None:
+                    self.on_batch(len(batch))
+                self._settle(batch, answers)
+        if worker is not None:
+            worker.stop()
+
+    def _settle(self, batch: list[_Ticket], answers: list[Answer]) -> None:
+        for ticket, answer in zip(batch, answers, strict=True):
+            if not ticket.answer.cancelled():
+                ticket.answer.set_result(answer)
+
+    def _again(self, batch: list[_Ticket]) -> None:
+        print("bacoun: a worker stopped; what it worked on is done again.", file=sys.stderr)
+        given_up = [ticket for ticket in batch if ticket.attempts + 1 >= _ATTEMPTS]
+        self._settle(given_up, [_STOPPED] * len(given_up))
+        again = [ticket for ticket in batch if ticket.attempts + 1 < _ATTEMPTS]
+        for ticket in again:
+            ticket.attempts += 1
+        with self._changed:
+            self._waiting.extendleft(reversed(again))
+            self._changed.notify()
+
+
+_TOO_LONG = Answer.refusal(503, "the answer took too long; send fewer rows.")
+_STOPPED = Answer.refusal(
+    503, f"the process that scores stopped {_ATTEMPTS} times during this request; it is given up."
+)
+
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self, settings: Settings) -> None:
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        self.connection: Connection = here
+        self.process: Any = context.Process(target=run, args=(there, settings), daemon=True)
+        self.process.start()
+        there.close()  # so that the end of the process is the end of the pipe
+        self.seconds, self.is_new = settings.limits.seconds, True
+
+    def ask(self, jobs: list[Job]) -> list[Answer]:
+        """Answers of the worker; EOFError or OSError if it is gone."""
+        self.connection.send(jobs)
+        if not self.connection.poll(FIRST_SECONDS if self.is_new else self.seconds):
+            raise TimeoutError
+        self.is_new = False
+        answers: list[Answer] = self.connection.recv()
+        return answers
+
+    def stop(self) -> None:
+        """End the process."""
+        self.connection.close()
+        self.process.join(timeout=0.5)
+        self.process.kill()
+        self.process.join()

@@ -1,0 +1,163 @@
+"""Watch: the log of a model, one SQLite file beside its folder."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pandas as pd
+
+from bacoun.tabular import TableModel
+from bacoun.tabular.scoring import ScoredRows
+from bacoun.watching.files import log_path, open_log
+from bacoun.watching.martingale import DriftTest
+from bacoun.watching.quantities import Quantity, bins_of, quantities_of, weights_of
+
+Scored = tuple[ScoredRows, pd.DataFrame, pd.DataFrame]
+REASONS = ("unfamiliar", "ambiguous")
+FALSE_ALARM = 0.01
+_TABLES = """
+create table if not exists versions (
+    version text primary key, started real, rows integer, expected text, names text, test text);
+create table if not exists minutes (
+    version text, minute integer, rows integer, unfamiliar integer, ambiguous integer,
+    familiarity real, classes text, evidence real, primary key (version, minute));
+create table if not exists inputs (version text, time real, row text);
+"""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Counts the rows that a model scores, and tests them for drift.
+
+    Several processes may share a log: what one adds, the others build upon.
+
+    Attributes
+    ----------
+    path : Path
+        The SQLite file.
+    version : str
+        Of the model; a replaced model starts anew.
+    quantities : list of Quantity
+        What is tested.
+    inputs : bool
+        Whether rows are stored, too.
+    """
+
+    path: Path
+    version: str
+    quantities: list[Quantity]
+    labels: list[str]
+    inputs: bool = False
+
+    @classmethod
+    def beside(
+        cls,
+        folder: str | PathLike[str],
+        model: TableModel,
+        version: str,
+        *,
+        inputs: bool = False,
+        false_alarm: float = FALSE_ALARM,
+    ) -> Self:
+        """Open or make the log of the model in a folder.
+
+        Parameters
+        ----------
+        folder : path
+            Of the saved model.
+        model : TableModel
+            The model, as loaded from there.
+        version : str
+            Distinguishes it from others that were or will be saved there.
+        inputs : bool
+            Store the scored rows.
+        false_alarm : float
+            Probability of ever reporting drift although there is none, at most.
+        """
+        quantities = quantities_of(model)
+        labels = [str(label) for label in model.classifier.classes_]
+        watch = cls(log_path(folder), version, quantities, labels, inputs)
+        counts = np.stack([each.counts for each in quantities])
+        test = DriftTest.start(counts, weights_of(quantities), false_alarm)
+        expected = {"classes": {k: int(n) for k, n in model.facts["classes"].items()}}
+        names = json.dumps([each.name for each in quantities])
+        with open_log(watch.path) as log:
+            log.executescript(_TABLES)
+            log.execute(
+                "insert or ignore into versions values (?, ?, 0, ?, ?, ?)",
+                (version, time.time(), json.dumps(expected), names, json.dumps(test.to_dict())),
+            )
+        return watch
+
+    def add(self, batch: Sequence[Scored], rng: np.random.Generator | None = None) -> None:
+        """Count the rows of some tables, in one transaction.
+
+        Parameters
+        ----------
+        batch : sequence of (ScoredRows, DataFrame, DataFrame)
+            Results of `TableModel.score_rows` and `TableModel.scored_table`, and the table, whose
+            rows are stored only if `inputs`.
+        rng : numpy Generator, optional
+            Breaks ties. None: fresh entropy.
+        """
+        now = time.time()
+        bins = np.concatenate([bins_of(self.quantities, scored) for scored, _, _ in batch])
+        predicted = np.concatenate([scored.predicted for scored, _, _ in batch])
+        reasons = np.concatenate([table["reason"].to_numpy(object) for _, table, _ in batch])
+        with open_log(self.path) as log:
+            log.execute("begin immediate")
+            (state,) = log.execute(
+                "select test from versions where version = ?", (self.version,)
+            ).fetchone()
+            test = DriftTest.from_dict(json.loads(state))
+            p = test.update(bins, rng or np.random.default_rng())
+            log.execute(
+                "update versions set rows = ?, test = ? where version = ?",
+                (test.n_rows, json.dumps(test.to_dict()), self.version),
+            )
+            figures = (float(p[:, 0].sum()), float(test.evidence.max()))
+            self._add_minute(log, int(now // 60), predicted, reasons, *figures)
+            if self.inputs:
+                rows = [(self.version, now, row) for *_, frame in batch for row in _as_json(frame)]
+                log.executemany("insert into inputs values (?, ?, ?)", rows)
+            log.execute("commit")
+
+    def _add_minute(
+        self,
+        log: sqlite3.Connection,
+        minute: int,
+        predicted: np.ndarray,
+        reasons: np.ndarray,
+        familiarity: float,
+        evidence: float,
+    ) -> None:
+        counts = np.bincount(predicted, minlength=len(self.labels))
+        key = (self.version, minute)
+        before = log.execute(
+            "select classes from minutes where version = ? and minute = ?", key
+        ).fetchone()
+        if before is not None:
+            counts = counts + np.array(json.loads(before[0]))
+        classes = json.dumps(counts.tolist())
+        unfamiliar, ambiguous = (int((reasons == each).sum()) for each in REASONS)
+        log.execute(
+            "insert into minutes values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set "
+            "rows = rows + excluded.rows, unfamiliar = unfamiliar + excluded.unfamiliar, "
+            "ambiguous = ambiguous + excluded.ambiguous, "
+            "familiarity = familiarity + excluded.familiarity, "
+            "classes = excluded.classes, evidence = max(evidence, excluded.evidence)",
+            (*key, len(reasons), unfamiliar, ambiguous, familiarity, classes, evidence),
+        )
+
+
+def _as_json(frame: pd.DataFrame) -> Iterator[str]:
+    for row in frame.astype(object).where(frame.notna(), None).to_dict(orient="records"):
+        yield json.dumps(row, default=str)

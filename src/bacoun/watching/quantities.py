@@ -1,0 +1,131 @@
+"""Quantities: what of a scored row is watched, and in which bin of the reference it falls.
+
+The bins of a quantity are made from some of the reference rows and filled from the others, so that
+these and new rows are exchangeable if nothing has changed. Columns have the known rows of the
+model as reference; scores that depend on the model's weights, its calibration rows alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from bacoun.tabular import TableModel
+from bacoun.tabular.encoding import Column
+from bacoun.tabular.scoring import ScoredRows
+
+N_BINS = 24
+_EVERY = 4  # of the reference rows, one makes the bins and the others fill them
+_MAX_COLUMNS = 200
+_WEIGHTS = {"ood_score": 0.3, "total": 0.1, "prediction": 0.1}  # the columns share the rest
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """How one quantity is binned.
+
+    Attributes
+    ----------
+    name : str
+        Of a column, "ood_score", "total" or "prediction".
+    place : int
+        Of a column: its feature.
+    edges : ndarray of shape (b - 1,)
+        Between the bins, of a number.
+    order : ndarray of int
+        Bin of each code, of a category; other codes are in the last bin.
+    counts : ndarray of shape (N_BINS,)
+        Reference rows in each bin.
+    """
+
+    name: str
+    place: int
+    edges: np.ndarray
+    order: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def number(cls, name: str, reference: np.ndarray, place: int = -1) -> Self:
+        """Bins between quantiles of some of the reference values (n,)."""
+        levels, few = np.linspace(0, 1, N_BINS - 2), reference[::_EVERY]
+        made = np.quantile(few, levels, method="inverted_cdf") if len(few) else []
+        distinct = np.unique(np.nan_to_num(made, posinf=1e300))
+        between = distinct[:-1] / 2 + distinct[1:] / 2
+        # Beyond all of these values is a bin of its own, on both sides.
+        outer = [np.nextafter(distinct[-1], np.inf)] if len(distinct) else []
+        inner = [distinct[0]] if len(distinct) else []
+        edges = np.concatenate([inner, between, outer])
+        return cls._filled(cls(name, place, edges, np.empty(0, int), np.zeros(N_BINS)), reference)
+
+    @classmethod
+    def category(cls, name: str, n_codes: int, reference: np.ndarray, place: int = -1) -> Self:
+        """Frequent codes first; rare and unknown ones are the strangest, and share a bin."""
+        known = reference[::_EVERY].astype(int)
+        frequency = np.bincount(known[(known >= 0) & (known < n_codes)], minlength=n_codes)
+        order = np.full(n_codes, N_BINS - 1)
+        ranked = np.argsort(-frequency, kind="stable")[: N_BINS - 1]
+        # Without reference rows the order is as given.
+        kept = ranked[frequency[ranked] > 0] if len(known) else ranked
+        order[kept] = np.arange(len(kept))
+        return cls._filled(cls(name, place, np.empty(0), order, np.zeros(N_BINS)), reference)
+
+    @classmethod
+    def _filled(cls, empty: Self, reference: np.ndarray) -> Self:
+        others = np.delete(reference, np.s_[::_EVERY])
+        counts = np.bincount(empty.bins(others), minlength=N_BINS)
+        return cls(empty.name, empty.place, empty.edges, empty.order, counts.astype(float))
+
+    def bins(self, values: np.ndarray) -> np.ndarray:
+        """Bin (n,) of each value."""
+        if len(self.order) == 0:
+            return np.searchsorted(self.edges, values, side="right")
+        codes = values.astype(int)
+        known = (codes >= 0) & (codes < len(self.order))
+        return np.where(known, self.order[np.where(known, codes, 0)], N_BINS - 1)
+
+
+def quantities_of(model: TableModel) -> list[Quantity]:
+    """What is watched of rows that `model` scores."""
+    known = model.neighborhood
+    rows = known.rows * known.scale + known.mean
+    calibration = model.calibration
+    found = [
+        Quantity.number("ood_score", calibration["ood_score"]),
+        Quantity.number("total", calibration["total"]),
+        Quantity.category("prediction", len(model.classifier.classes_), np.empty(0)),
+    ]
+    place = 0
+    for column in model.encoder.columns_[:_MAX_COLUMNS]:
+        found.append(_of_column(column, rows[:, place], place))
+        place += len(column.features)
+    return found
+
+
+def _of_column(column: Column, reference: np.ndarray, place: int) -> Quantity:
+    if not column.levels:
+        return Quantity.number(column.name, reference, place)
+    return Quantity.category(column.name, len(column.levels) + 1, reference.round(), place)
+
+
+def weights_of(quantities: list[Quantity]) -> np.ndarray:
+    """Share (Q,) of each quantity in the false alarm probability."""
+    n_columns = len(quantities) - len(_WEIGHTS)
+    rest = (1 - sum(_WEIGHTS.values())) / max(n_columns, 1)
+    given = [rest if each.place >= 0 else _WEIGHTS[each.name] for each in quantities]
+    return np.array(given)
+
+
+def bins_of(quantities: list[Quantity], scored: ScoredRows) -> np.ndarray:
+    """Bins (n, Q) of all quantities of scored rows."""
+    given = {
+        "ood_score": scored.ood_score,
+        "total": scored.evaluation.total,
+        "prediction": scored.predicted,
+    }
+    columns = [
+        each.bins(given[each.name] if each.place < 0 else scored.features[:, each.place])
+        for each in quantities
+    ]
+    return np.stack(columns, axis=1)

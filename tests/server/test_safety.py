@@ -1,0 +1,203 @@
+"""What a server refuses, and that it stays up: tokens, hosts, paths, sizes, slow clients."""
+
+import json
+import os
+import socket
+import time
+
+import httpx
+import pytest
+from tests.server.conftest import TOKEN
+
+from bacoun.cli import main
+from bacoun.server.catalog import Catalog
+from bacoun.server.errors import CODES, ApiError
+from bacoun.server.settings import Settings
+
+
+def check_refused(answer, status):
+    assert answer.status_code == status, answer.text
+    assert answer.json().keys() == {"error", "code"}
+    assert answer.json()["code"] == CODES[status]
+    assert "\n" not in answer.json()["error"]
+
+
+@pytest.fixture(scope="module")
+def allowed(strict):
+    with strict.client(headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+        yield client
+
+
+ROW = {f"{part} {size} (cm)": 1.0 for part in ("sepal", "petal") for size in ("length", "width")}
+
+
+@pytest.mark.parametrize("given", [None, "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", ""])
+@pytest.mark.parametrize("path", ["/v1/models", "/models/iris", "/metrics", "/openapi.json"])
+def test_a_missing_or_wrong_token_is_refused(strict, given, path):
+    headers = {} if given is None else {"Authorization": given}
+    answer = httpx.get(f"{strict.address}{path}", headers=headers)
+    check_refused(answer, 401)
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_the_token_opens_and_health_needs_none(strict, allowed):
+    assert allowed.get("/v1/models").json() == {"models": ["iris"]}
+    assert allowed.post("/invocations", json={"instances": [ROW]}).status_code == 200
+    assert httpx.get(f"{strict.address}/healthz").status_code == 200
+    page = httpx.get(f"{strict.address}/models/iris", headers={"Accept": "text/html"})
+    assert page.status_code == 200
+    assert "iris" not in page.text  # the page without its data
+
+
+def test_a_host_of_another_name_is_refused(strict):
+    answer = httpx.get(f"{strict.address}/healthz", headers={"Host": "evil.example"})
+    check_refused(answer, 421)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("..", "../iris", "..%2Firis", "%2e%2e%2firis", "iris%00", "/etc/passwd"),
+        *("%2Fetc%2Fpasswd", "iris%2F..%2Firis", ".", "~", "iris/../../iris", "IRIS"),
+    ],
+)
+@pytest.mark.parametrize("base", ["/v1/models/{}", "/models/{}/report", "/v2/models/{}/infer"])
+def test_only_the_names_of_models_are_known(strict, allowed, base, name):
+    path = base.format(name)
+    with socket.create_connection(strict.address.removeprefix("http://").split(":")) as raw:
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+        raw.sendall(f"{head}Connection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    status = int(answer.split()[1])
+    assert status in (400, 404, 405), answer[:200]
+    assert json.loads(answer.split(b"\r\n\r\n")[1])["code"] == CODES[status]
+
+
+def test_a_link_out_of_the_folder_is_not_inside(saved, tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.symlink(saved / "tumors", tmp_path / "folder" / "linked")
+    with pytest.raises(FileNotFoundError, match="must hold models"):
+        Catalog.of([tmp_path / "folder"])
+    os.symlink("iris", tmp_path / "folder" / "alias")
+    with pytest.raises(ApiError):
+        Catalog([], [tmp_path / "folder"])["linked"]
+
+
+def test_large_bodies_are_refused_before_and_while_they_are_read(strict, allowed):
+    rows = {"rows": [ROW] * 1000}
+    check_refused(allowed.post("/v1/models/iris/predict", json=rows), 413)
+
+    def endless():  # no Content-Length
+        for _ in range(10_000):
+            yield b" " * 1000
+
+    headers = {"Content-Type": "application/json"}
+    try:
+        answer = allowed.post("/v1/models/iris/predict", content=endless(), headers=headers)
+        check_refused(answer, 413)
+    except httpx.WriteError:
+        pass  # closed while we were still sending
+    assert allowed.get("/v1/models").status_code == 200
+
+
+def test_too_many_rows_are_refused(allowed):
+    check_refused(allowed.post("/invocations", json={"inputs": {k: [1] * 51 for k in ROW}}), 413)
+    assert allowed.post("/invocations", json={"inputs": {k: [1] * 50 for k in ROW}}).is_success
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"", 408),
+        (b"POST /invoca", 408),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", 408),
+        (
+            b"POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Authorization: Bearer correct-horse-battery\r\nContent-Length: 1000\r\n\r\n{",
+            408,
+        ),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 70_000, 431),
+        (b"nonsense\r\n\r\n", 400),
+    ],
+)
+def test_slow_or_broken_clients_are_sent_away(strict, sent, status):
+    started = time.monotonic()
+    with socket.create_connection(strict.address.removeprefix("http://").split(":")) as raw:
+        raw.settimeout(20)
+        raw.sendall(sent)
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer[:100]
+    assert json.loads(answer.split(b"\r\n\r\n")[1])["code"] == CODES[status]
+    assert time.monotonic() - started < 15
+
+
+def test_a_second_request_may_not_be_slow_either(strict):
+    with socket.create_connection(strict.address.removeprefix("http://").split(":")) as raw:
+        raw.settimeout(20)
+        raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert raw.recv(65536).startswith(b"HTTP/1.1 200")
+        raw.sendall(b"GET /healthz HT")
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert b"HTTP/1.1 408 " in answer
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kind", "status"),
+    [
+        ("predict", b"{", "application/json", 400),
+        ("predict", b"[" * 100_00, "application/json", 400),
+        ("predict", b"\xff\xfe\x00", "application/json", 400),
+        ("predict", b'{"rows": [{"petal width (cm)": NaN}]}', "application/json", 400),
+        ("predict", b"[]", "application/json", 422),
+        ("predict", b'{"rows": []}', "application/json", 422),
+        ("predict", b'{"rows": [{}]}', "application/json", 422),
+        ("predict", b'{"rows": [{"petal width (cm)": [1]}]}', "application/json", 422),
+        ("predict", b'{"rows": [{"a": 1}]}', "application/json", 422),
+        ("predict", b"a,b\n1\n", "text/csv", 422),
+        ("predict", b"", "text/csv", 422),
+        ("predict", b"ARROW1", "application/vnd.apache.arrow.stream", 400),
+        ("predict", b"{}", "image/png", 415),
+        ("predict", b"{}", "", 415),
+        ("invocations", b'{"instances": [], "inputs": []}', "application/json", 422),
+    ],
+)
+def test_bodies_that_are_no_tables_are_refused(allowed, path, body, kind, status):
+    answer = allowed.post(
+        f"/v1/models/iris/{path}", content=body, headers={"Content-Type": kind} if kind else {}
+    )
+    check_refused(answer, status)
+
+
+def test_infinite_and_huge_numbers_are_refused(allowed):
+    for value in ("1e999", 10**400, "1e400"):
+        answer = allowed.post("/invocations", json={"instances": [ROW | {next(iter(ROW)): value}]})
+        check_refused(answer, 422)
+
+
+def test_other_hosts_need_a_token_which_must_be_long():
+    with pytest.raises(ValueError, match="needs a token"):
+        Settings(host="0.0.0.0")
+    with pytest.raises(ValueError, match="at least 16"):
+        Settings(token="short")
+    assert Settings(host="::1").is_loopback
+    assert not Settings(host="0.0.0.0", token=TOKEN).is_loopback
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host", "0.0.0.0"], "needs a token"),
+        (["nowhere"], "is neither"),
+        (["--watch-inputs"], "pass both"),
+        (["--port", "70000"], "from 0 to 65535"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_code_2(arguments, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("BACOUN_TOKEN", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["serve", *arguments])
+    assert stop.value.code == 2
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert len(printed.splitlines()) == 1

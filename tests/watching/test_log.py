@@ -1,0 +1,106 @@
+"""The log of a model: what it counts, that it is shared, and what it does not store."""
+
+import json
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+from bacoun.cli import main
+from bacoun.tabular import TableModel
+from bacoun.watching.files import log_path
+from bacoun.watching.log import Watch
+from bacoun.watching.reading import read_log
+
+DATA = load_breast_cancer(as_frame=True)
+TABLE = DATA.data.iloc[:, :6].assign(diagnosis=DATA.target_names[DATA.target])
+TABLE = TABLE.sample(frac=1, random_state=0).reset_index(drop=True)
+NEW = TABLE.iloc[350:].drop(columns="diagnosis")
+
+
+@pytest.fixture(scope="module")
+def model(fast):
+    return TableModel.fit(TABLE[:350], "diagnosis", classifier=fast())
+
+
+@pytest.fixture
+def folder(model, tmp_path):
+    model.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def scored(model, frame):
+    (rows,) = model.score_rows([frame])
+    return rows, model.scored_table(frame, rows), frame
+
+
+def test_it_counts_what_was_scored(model, folder):
+    watch = Watch.beside(folder, model, "1")
+    batches = [scored(model, NEW[:100]), scored(model, NEW[100:150])]
+    watch.add(batches, np.random.default_rng(0))
+    watch.add([scored(model, NEW[150:])], np.random.default_rng(1))
+    found, expected = read_log(folder), model.score(NEW)
+    assert found["rows"] == len(NEW)
+    for reason in ("unfamiliar", "ambiguous"):
+        assert found[reason] == pytest.approx((expected["reason"] == reason).mean())
+    for label, shares in found["classes"].items():
+        assert shares["predicted"] == pytest.approx((expected["prediction"] == label).mean())
+        assert shares["training"] == pytest.approx((TABLE[:350]["diagnosis"] == label).mean())
+    assert sum(each["rows"] for each in found["minutes"]) == len(NEW)
+    assert not found["drift"]["alarm"]
+
+
+def test_rows_are_stored_only_if_asked_for(model, folder):
+    for version, inputs in (("1", False), ("2", True)):
+        watch = Watch.beside(folder, model, version, inputs=inputs)
+        watch.add([scored(model, NEW.head(3))])
+    with sqlite3.connect(log_path(folder)) as log:
+        stored = log.execute("select version, row from inputs").fetchall()
+    log.close()
+    assert [version for version, _ in stored] == ["2"] * 3
+    assert json.loads(stored[0][1]) == NEW.iloc[0].to_dict()
+
+
+def test_a_replaced_model_starts_anew(model, folder):
+    Watch.beside(folder, model, "1").add([scored(model, NEW)])
+    Watch.beside(folder, model, "2")
+    assert read_log(folder)["version"] == "2"
+    assert read_log(folder)["rows"] == 0
+
+
+def test_several_writers_share_a_log(model, folder):
+    part = scored(model, NEW.head(20))
+
+    def write(_):
+        Watch.beside(folder, model, "1").add([part])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(8)))
+    assert read_log(folder)["rows"] == 160
+
+
+def test_other_units_are_noticed_and_the_command_says_so(model, folder, capsys):
+    watch = Watch.beside(folder, model, "1")
+    with pytest.raises(SystemExit) as stop:
+        main(["watch", str(folder.with_name("nowhere"))])
+    assert stop.value.code == 2
+    assert "has no log yet" in capsys.readouterr().err
+    watch.add([scored(model, NEW[:100])], np.random.default_rng(0))
+    main(["watch", str(folder)])
+    assert "none noticed (false alarms: at most 1%, ever)" in capsys.readouterr().out
+    strange = NEW[100:].assign(**{"mean radius": 25.4 * NEW["mean radius"]})
+    watch.add([scored(model, strange)], np.random.default_rng(0))
+    with pytest.raises(SystemExit) as stop:
+        main(["watch", str(folder), "--json"])
+    assert stop.value.code == 1
+    found = json.loads(capsys.readouterr().out)
+    assert 100 < found["drift"]["at"] < 115
+    assert next(iter(found["drift"]["evidence"])) in ("mean radius", "ood_score")
+
+
+def test_a_file_that_is_no_log_is_refused(folder):
+    log_path(folder).write_bytes(b"not a database" * 100)
+    with pytest.raises(ValueError, match="must be a log of bacoun"):
+        read_log(folder)
