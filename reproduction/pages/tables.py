@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -20,8 +21,7 @@ _MEASURES = ("auroc", "aupr", "fpr_at_tpr")
 
 def note(experiment: Experiment, records: list[Record]) -> str:
     """What the numbers of a table are, and which of them an earlier version measured."""
-    seeds = experiment.seeds
-    text = _NOTE.format(seeds=f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]} alone")
+    text = _NOTE.format(seeds=_seeds(experiment, records))
     older: dict[str, list[str]] = {}
     for method in experiment.methods:
         made_by = {str(r.versions.get("bacoun")) for r in records if r.method == method}
@@ -29,6 +29,15 @@ def note(experiment: Experiment, records: list[Record]) -> str:
             older.setdefault(version, []).append(method)
     each = [f" Measured with bacoun {v}: {', '.join(names)}." for v, names in older.items()]
     return text + "".join(each) + _warned(experiment, records)
+
+
+def _seeds(experiment: Experiment, records: list[Record]) -> str:
+    """How many seeds the methods were run with, in words."""
+    counts = Counter(record.method for record in records if record.method in experiment.methods)
+    fewest, most = min(counts.values(), default=0), max(counts.values(), default=0)
+    if most <= 1:
+        return "a single seed"
+    return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
 
 
 def _warned(experiment: Experiment, records: list[Record]) -> str:
