@@ -6,9 +6,10 @@ python -m benchmarks.page
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
+
+from reproduction.pages.blocks import with_block
 
 from benchmarks import (
     ablations,
@@ -51,12 +52,7 @@ def page_text(page: str, text: str) -> str:
     """The page with each block between `<!-- name -->` and `<!-- end -->` made from its record."""
     for name, markdown in STUDIES[page].items():
         record = json.loads(Path(__file__).with_name(f"{name}.json").read_text())
-        block = f"<!-- {name} -->\n\n{markdown(record).strip()}\n\n<!-- end -->"
-        text, n_found = re.subn(
-            rf"<!-- {name} -->.*?<!-- end -->", lambda _, b=block: b, text, flags=re.DOTALL
-        )
-        if n_found != 1:
-            raise ValueError(f"{page} must have one block '{name}'; it has {n_found}.")
+        text = with_block(text, name, markdown(record))
     return text
 
 

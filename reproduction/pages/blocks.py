@@ -1,4 +1,4 @@
-"""Tables of experiments inside hand-written pages, between markers."""
+"""Blocks of hand-written pages, between `<!-- NAME -->` and `<!-- end -->`, made from records."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ from reproduction.pages.tables import markdown_table
 from reproduction.results import load_records
 from reproduction.schema import read_experiment
 
-PAGES = ("diagnosis.md", "gp-limit.md")
-_BLOCK = re.compile(r"<!-- experiment ([\w-]+) -->.*?<!-- end -->", re.DOTALL)
+PAGES = ("diagnosis.md", "doubt.md", "gp-limit.md")
+_EXPERIMENT = re.compile(r"<!-- (experiment ([\w-]+)) -->")
 
 
 def write_tables(folder: Path, docs: Path) -> None:
-    """Fill the blocks of all pages in `docs` that have some."""
+    """Fill the blocks `experiment NAME` of all pages in `docs` that have some."""
     for name in PAGES:
         page = docs / name
         page.write_text(with_tables(folder, page.read_text()))
 
 
 def with_tables(folder: Path, text: str) -> str:
-    """A page, each block `<!-- experiment NAME -->` to `<!-- end -->` made from the records."""
+    """A page with the table of each experiment that it has a block for."""
+    for block, name in _EXPERIMENT.findall(text):
+        table = markdown_table(read_experiment(name), load_records(folder, name))
+        text = with_block(text, block, table)
+    return text
 
-    def table(block: re.Match[str]) -> str:
-        experiment = read_experiment(block[1])
-        content = markdown_table(experiment, load_records(folder, block[1])).strip()
-        return f"<!-- experiment {block[1]} -->\n\n{content}\n\n<!-- end -->"
 
-    return _BLOCK.sub(table, text)
+def with_block(text: str, name: str, content: str) -> str:
+    """A page with new content in its one block of that name."""
+    block = f"<!-- {name} -->\n\n{content.strip()}\n\n<!-- end -->"
+    pattern = rf"<!-- {re.escape(name)} -->.*?<!-- end -->"
+    text, n_found = re.subn(pattern, lambda _: block, text, flags=re.DOTALL)
+    if n_found != 1:
+        raise ValueError(f"the page must have one block '{name}'; it has {n_found}.")
+    return text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from reproduction.pages.blocks import with_block
 from reproduction.pages.claims import OURS, PAPER, Results
 from reproduction.pages.tables import lines, number, published_number
 from reproduction.schema import read_experiment
@@ -34,7 +34,6 @@ _IMAGES = {
     "AUROC CIFAR": "auroc/ood_score/cifar10",
 }
 _TITLES = {"gmm": "Gaussian mixture", "wine": "White wine, classes 5 and 7"}
-_BLOCK = re.compile(r"<!-- paper -->.*?<!-- end -->", re.DOTALL)
 
 
 def write_readme(folder: Path, readme: Path) -> None:
@@ -44,11 +43,8 @@ def write_readme(folder: Path, readme: Path) -> None:
 
 def readme_text(results: Results, text: str) -> str:
     """The README with its tables made from the records."""
-    tables = "\n\n".join([*(_table(results, name) for name in _ROWS), _image_table(results)])
-    replaced, n_found = _BLOCK.subn(lambda _: f"<!-- paper -->\n\n{tables}\n\n<!-- end -->", text)
-    if n_found != 1:
-        raise ValueError(f"the README must have one block 'paper'; it has {n_found}.")
-    return replaced
+    tables = [*(_table(results, name) for name in _ROWS), _image_table(results)]
+    return with_block(text, "paper", "\n\n".join(tables))
 
 
 def _image_table(results: Results) -> str:

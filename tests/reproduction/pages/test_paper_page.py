@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from reproduction.pages.blocks import PAGES, with_tables
+from reproduction.pages.blocks import PAGES, with_block, with_tables
 from reproduction.pages.claims import (
     BOTH,
     FAILS,
@@ -54,6 +54,13 @@ def test_tables_in_pages_are_those_of_the_records(name):
     text = (ROOT / "docs" / name).read_text()
     assert text == with_tables(RESULTS, text)
     assert "| method |" in text
+
+
+def test_a_block_is_replaced_whole_and_must_be_there_once():
+    page = "a\n<!-- x -->\nold\n<!-- end -->\nb\n<!-- y -->\n<!-- end -->\n"
+    assert with_block(page, "x", "new\n").startswith("a\n<!-- x -->\n\nnew\n\n<!-- end -->\nb\n")
+    with pytest.raises(ValueError, match="must have one block 'z'; it has 0"):
+        with_block(page, "z", "")
 
 
 def test_distance_is_the_mean_log_ratio_to_what_was_published():
