@@ -22,15 +22,35 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _ONLY_ASKED = {"others", "n_asked"}  # settings of a data set that change no training data
-_NO_FIT = {"cli", "tabular", "display.py", "onnx_export.py"}  # parts of bacoun no fit depends on
+_NO_FIT = {  # parts of bacoun no fit depends on
+    *("cli", "comparison", "deferral", "server", "tabular", "watching"),
+    *("display.py", "mlflow.py", "onnx_density.py", "onnx_export.py", "onnx_graph.py"),
+}
 
 
 def fitted(experiment: Experiment, method: str, seed: int, data: Dataset) -> tuple[Any, float]:
     """The fitted method and the seconds it took, from the cache if it was fitted before.
 
-    An interrupted fit of BaCOUn resumes from its checkpoint.
+    An interrupted fit of BaCOUn resumes from its checkpoint. Doubt is learned last, so that a model
+    without it has the fit of the one with it.
     """
-    key = (training_settings(experiment), experiment.methods[method], seed, code_digest())
+    settings = dict(experiment.methods[method])
+    if settings.get("ood_prior") == 0:
+        del settings["ood_prior"]
+        model, seconds = _cached_fit(experiment, settings, seed, data)
+        return _without_doubt(model), seconds
+    return _cached_fit(experiment, settings, seed, data)
+
+
+def _without_doubt(model: BaCOUnClassifier) -> BaCOUnClassifier:
+    model.ood_prior, model.doubt_ = 0.0, None
+    return model
+
+
+def _cached_fit(
+    experiment: Experiment, settings: Table, seed: int, data: Dataset
+) -> tuple[Any, float]:
+    key = (training_settings(experiment), settings, seed, code_digest())
     checkpoint = cache_folder() / "checkpoints" / str(joblib.hash(key))
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     found: tuple[Any, float] = cached(_fit, ignore=["data", "checkpoint"])(*key, data, checkpoint)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 from reproduction.pages.claims import (
     BOTH,
+    OURS,
+    PAPER,
     Claim,
     Results,
     above,
     all_of,
+    any_of,
     below,
     listed,
+)
+from reproduction.pages.image_figures import (
+    ALL_WRONG,
+    AMBIGUOUS,
+    BNN_WRONG,
+    ON_BOUNDARY,
+    chosen_images,
 )
 from reproduction.pages.names import SHORT_SETS, baselines
 from reproduction.pages.tables import spread
@@ -19,7 +31,8 @@ _BASELINES = baselines("mnist")
 _SETS = {name: SHORT_SETS[name] for name in ("in", "usps", "emnist-balanced", "cifar10")}
 _OOD = ("usps", "emnist-letters", "cifar10", "boundary")
 _PARTS = ("epistemic", "aleatoric")
-_LINES = ("0 to 5", "0 to 6")
+_NLM = {PAPER: "NLM, paper", OURS: "NLM"}  # recipe against recipe, default against default
+_BNNS = ("BNN", "BNN, dense")
 _ANGLES = (0, 90, 180, 270)
 
 
@@ -79,22 +92,58 @@ def _boundary_is_stranger(r: Results, variant: str) -> str:
     return above(edge, 2 * inside)
 
 
+def _nlm_is_sure_of_it(r: Results, variant: str) -> str:
+    edge = {m: r.values("mnist", m, "epistemic/boundary") for m in (variant, _NLM[variant])}
+    return below(edge[_NLM[variant]], edge[variant] / 2)
+
+
+def _kinds(r: Results) -> str:
+    text = (
+        f"{m}: "
+        + ", ".join(
+            f"{_SETS[n]} {r.show('mnist', m, f'epistemic/{n}')} + "
+            f"{r.show('mnist', m, f'aleatoric/{n}')}"
+            for n in _SETS
+            if n != "in"
+        )
+        for m in ("MC-Dropout", *_BNNS)
+    )
+    return f"epistemic + aleatoric. {'; '.join(text)}."
+
+
+def _one_kind_dominates(r: Results, variant: str) -> str:
+    def dominates(method: str) -> str:
+        parts = [
+            tuple(r.values("mnist", method, f"{part}/{name}") for part in _PARTS)
+            for name in _SETS
+            if name != "in"
+        ]
+        return any_of(
+            all_of(above(own[larger], 5 * own[1 - larger]) for own in parts) for larger in (0, 1)
+        )
+
+    return all_of(dominates(m) for m in ("MC-Dropout", *_BNNS))
+
+
+_LAYERS = ("NLM, paper", "MC-Dropout")
+
+
 def _layer(r: Results) -> str:
-    methods = ("NLM", "NLM, 50")
+    methods = [f"{m}{more}" for m in _LAYERS for more in ("", ", 50-1024")]
     areas = (f"{n}: {listed(r, 'mnist', f'auroc/epistemic/{n}', methods)}" for n in _OOD)
     return (
-        f"NLM has 50-1024 hidden units. Accuracy: {listed(r, 'mnist', 'accuracy', methods)}; AUROC "
-        f"of epistemic against {'; '.join(areas)}."
+        f"accuracy: {listed(r, 'mnist', 'accuracy', methods)}; AUROC of epistemic against "
+        f"{'; '.join(areas)}."
     )
 
 
 def _is_no_better(r: Results, variant: str) -> str:
-    def gain(path: str) -> pd.Series:
-        return r.values("mnist", "NLM", path) - r.values("mnist", "NLM, 50", path)
+    def gain(method: str, path: str) -> pd.Series:
+        return r.values("mnist", f"{method}, 50-1024", path) - r.values("mnist", method, path)
 
     return all_of(
-        [below(gain("accuracy"), 0.002)]
-        + [below(gain(f"auroc/epistemic/{name}"), 0.01) for name in _OOD]
+        [below(gain(m, "accuracy"), 0.002) for m in _LAYERS]
+        + [below(gain(m, f"auroc/epistemic/{name}"), 0.01) for m in _LAYERS for name in _OOD]
     )
 
 
@@ -102,7 +151,7 @@ def _noise(r: Results) -> str:
     text = (
         f"{part} of {m}: {r.show('mnist-noise', m, f'{part}/clean')} to "
         f"{r.show('mnist-noise', m, f'{part}/noisiest')}"
-        for m in (*r.measured("mnist-noise", BOTH), "NLM")
+        for m in (*BOTH, *_NLM.values())
         for part in _PARTS
     )
     return "; ".join(text) + "."
@@ -116,7 +165,7 @@ def _noise_is_noticed(r: Results, variant: str) -> str:
         [
             above(of("epistemic/rank_correlation"), 0.9),
             above(of("epistemic/rise"), of("aleatoric/rise")),
-            below(of("epistemic/rise", "NLM"), of("epistemic/rise") / 2),
+            below(of("epistemic/rise", _NLM[variant]), of("epistemic/rise") / 2),
         ]
     )
 
@@ -165,46 +214,89 @@ def _nine_is_six(r: Results, variant: str) -> str:
     )
 
 
+def _lines(r: Results, method: str) -> list[str]:
+    """The lines between digits that a method was asked about."""
+    records = [record for record in r.records["mnist-morph"] if record.method == method]
+    if not records:
+        raise KeyError(f"mnist-morph: no lines of {method}")
+    return list(records[0].numbers["unsure"])
+
+
 def _morph(r: Results) -> str:
     text = (
         f"{part} of {m}, {line}: "
         f"{r.show('mnist-morph', m, f'{part}/{line}/ends')} at the ends, "
         f"{r.show('mnist-morph', m, f'{part}/{line}/largest between')} between"
-        for m in r.measured("mnist-morph", BOTH)
-        for line in _LINES
+        for m in BOTH
+        for line in _lines(r, m)
         for part in _PARTS
     )
     return "; ".join(text) + "."
 
 
 def _peaks_between(r: Results, variant: str) -> str:
+    def of(path: str) -> pd.Series:
+        return r.values("mnist-morph", variant, path)
+
     return all_of(
-        above(
-            r.values("mnist-morph", variant, f"{part}/{line}/largest between"),
-            2 * r.values("mnist-morph", variant, f"{part}/{line}/ends"),
-        )
-        for line in _LINES
+        above(of(f"{part}/{line}/largest between"), 2 * of(f"{part}/{line}/ends"))
+        for line in _lines(r, variant)
         for part in _PARTS
     )
 
 
-def _morph_total(r: Results) -> str:
-    methods = (*r.measured("mnist-morph", BOTH), "NLM")
+def _unsure(r: Results) -> str:
     text = (
-        f"{line}: {listed(r, 'mnist-morph', f'total/{line}/largest between', methods)}"
-        for line in _LINES
+        f"{line}: {listed(r, 'mnist-morph', f'unsure/{line}', (*BOTH, *_NLM.values()))}"
+        for line in _lines(r, PAPER)
     )
-    return f"largest total between the digits, {'; '.join(text)}."
+    return (
+        "share of the line on which the total uncertainty exceeds 0.325 nats, the entropy of 90 % "
+        f"against 10 %. {'; '.join(text)}."
+    )
 
 
 def _nlm_is_surer(r: Results, variant: str) -> str:
+    def share(method: str, line: str) -> pd.Series:
+        return r.values("mnist-morph", method, f"unsure/{line}")
+
     return all_of(
-        below(
-            r.values("mnist-morph", "NLM", f"total/{line}/largest between"),
-            r.values("mnist-morph", variant, f"total/{line}/largest between") / 2,
-        )
-        for line in _LINES
+        below(share(_NLM[variant], line), share(variant, line)) for line in _lines(r, variant)
     )
+
+
+def _examples(
+    title: str, part: str, methods: tuple[str, ...]
+) -> tuple[Callable[[Results], str], Callable[[Results, str], str]]:
+    """The numbers and the verdict about the images that a rule chooses, one or more for a seed.
+
+    BaCOUn's uncertainty is to exceed that of each of the other methods.
+    """
+
+    def of(r: Results, method: str) -> pd.Series:
+        """Mean over the chosen images, by seed; KeyError if a method was not asked."""
+        found = {}
+        everyone = baselines("mnist-examples") + BOTH
+        for seed in sorted({record.seed for record in r.records["mnist-examples"]}):
+            own = {m.method: m for m in r.records["mnist-examples"] if m.seed == seed}
+            if not set(everyone) <= set(own):
+                continue
+            chosen = [e for e in chosen_images(own) if e[0].startswith(title)]
+            values = [float(own[method].arrays[f"{part} {name}"][i]) for _, name, i in chosen]
+            if values:
+                found[seed] = sum(values) / len(values)
+        if not found:
+            raise KeyError(f"mnist-examples: not every method was asked about {title!r}")
+        return pd.Series(found)
+
+    def measured(r: Results) -> str:
+        text = (f"{m} {spread(of(r, m).to_numpy())}" for m in (*BOTH, *_NLM.values(), *methods))
+        return f"{part} uncertainty, mean over seeds: {', '.join(text)}."
+
+    def weigh(r: Results, variant: str) -> str:
+        return all_of(above(of(r, variant), of(r, m)) for m in (_NLM[variant], *methods))
+
+    return measured, weigh
 
 
 IMAGE_CLAIMS = (
@@ -228,6 +320,20 @@ IMAGE_CLAIMS = (
     ),
     Claim(
         "appendix F",
+        "NLM is over-confident on the boundary, where BaCOUn is unsure.",
+        _boundary,
+        _nlm_is_sure_of_it,
+    ),
+    Claim(
+        "appendix F",
+        "Of MC-Dropout's and a BNN's uncertainties one is predominant, the other negligible.",
+        _kinds,
+        _one_kind_dominates,
+        "Weighed is whether the same one is more than five times the other on all three sets.",
+        shared=True,
+    ),
+    Claim(
+        "appendix F",
         "BaCOUn tells images of other kinds from MNIST better than every baseline.",
         _apart,
         _is_better_than_baselines,
@@ -235,7 +341,7 @@ IMAGE_CLAIMS = (
     ),
     Claim(
         "appendix B",
-        "An additional layer does not yield better results for NLM.",
+        "An additional layer does not yield better results for NLM and MC-Dropout.",
         _layer,
         _is_no_better,
         shared=True,
@@ -263,8 +369,28 @@ IMAGE_CLAIMS = (
         "Both uncertainties peak between two digits.",
         _morph,
         _peaks_between,
-        "The autoencoder's images are smoother than any training image, so our default takes all "
-        "of them for unfamiliar, the ends of the line included.",
     ),
-    Claim("appendix G", "NLM is over-confident between two digits.", _morph_total, _nlm_is_surer),
+    Claim("appendix G", "NLM is over-confident between two digits.", _unsure, _nlm_is_surer),
+    Claim(
+        "appendix G",
+        "Of a test digit that a BNN gets wrong BaCOUn has a higher epistemic uncertainty than NLM "
+        "and BNN.",
+        *_examples(BNN_WRONG, "epistemic", _BNNS),
+    ),
+    Claim(
+        "appendix G",
+        "Of a USPS digit that all methods get wrong BaCOUn has a higher epistemic uncertainty than "
+        "NLM and BNN.",
+        *_examples(ALL_WRONG, "epistemic", _BNNS),
+    ),
+    Claim(
+        "appendix G",
+        "Of a USPS digit that might or might not be a 6 BaCOUn is less sure than the baselines.",
+        *_examples(AMBIGUOUS, "total", (*_BNNS, "MC-Dropout")),
+    ),
+    Claim(
+        "appendix G",
+        "Of generated images on the boundary BaCOUn is less sure than NLM and BNN.",
+        *_examples(ON_BOUNDARY, "total", _BNNS),
+    ),
 )

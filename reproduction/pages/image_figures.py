@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,9 @@ from reproduction.studies.regions import load
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+BNN_WRONG, ALL_WRONG = "MNIST test: BNN wrong\nand surest", "USPS: all wrong\nand surest"
+AMBIGUOUS, ON_BOUNDARY = "USPS: highest total\nof the 6s", "generated boundary"
 
 _SHOWN = ("in", "boundary", "usps", "emnist-balanced", "cifar10")
 
@@ -52,7 +56,7 @@ def sets(experiment: Experiment, first: First, records: list[Record]) -> Figure 
     figure.legend(
         *axes[0].get_legend_handles_labels(),
         loc="outside upper center",
-        ncols=len(methods),
+        ncols=min(len(methods), 6),
         frameon=False,
     )
     return figure
@@ -65,7 +69,7 @@ def single_images(experiment: Experiment, first: First, records: list[Record]) -
     """
     if len(first) < len(experiment.methods) or "BNN" not in first or missing_files(experiment):
         return None
-    chosen = _chosen(first)
+    chosen = chosen_images(first)
     figure = new_figure(8.4, 1.55 * len(chosen) + 0.4)
     axes = figure.subplots(len(chosen), 2, width_ratios=(1, 4), squeeze=False)
     one = first["BNN"]
@@ -93,28 +97,22 @@ def single_images(experiment: Experiment, first: First, records: list[Record]) -
     return figure
 
 
-def _chosen(first: First) -> list[tuple[str, str, int]]:
-    """Title, set and index of each image to show, by rules that look at all methods."""
-    arrays = {method: record.arrays for method, record in first.items()}
+def chosen_images(of_methods: Mapping[str, Record]) -> list[tuple[str, str, int]]:
+    """Title, set and index of each image to show, by rules that look at all methods of a seed."""
+    arrays = {method: record.arrays for method, record in of_methods.items()}
     bnn = arrays["BNN"]
     found: list[tuple[str, str, int]] = []
 
     def add(title: str, name: str, eligible: np.ndarray, score: np.ndarray) -> None:
         if eligible.any():
-            found.append((title, name, int(np.where(eligible, score, -np.inf).argmax())))
+            index = int(np.where(eligible, score, -np.inf).argmax())
+            found.append((f"{title}; a {bnn[f'labels {name}'][index]}", name, index))
 
     wrong = bnn["predicted in"] != bnn["labels in"]
-    add("MNIST test: BNN wrong\nand surest", "in", wrong, -bnn["total in"].astype(float))
-    if found:
-        title, name, index = found[0]
-        found[0] = (f"{title}; a {bnn['labels in'][index]}", name, index)
+    add(BNN_WRONG, "in", wrong, -bnn["total in"].astype(float))
     usps = bnn["labels usps"]
     totals = np.sum([a["total usps"].astype(float) for a in arrays.values()], axis=0)
     all_wrong = np.all([a["predicted usps"] != usps for a in arrays.values()], axis=0)
-    add("USPS: all wrong\nand surest", "usps", all_wrong, -totals)
-    if all_wrong.any():
-        title, name, index = found[-1]
-        found[-1] = (f"{title}; a {usps[index]}", name, index)
-    add("USPS: the 6 of\nhighest total", "usps", usps == 6, totals)
-    found += [("generated boundary", "boundary", i) for i in range(2)]
-    return found
+    add(ALL_WRONG, "usps", all_wrong, -totals)
+    add(AMBIGUOUS, "usps", usps == 6, totals)
+    return found + [(ON_BOUNDARY, "boundary", i) for i in range(2)]

@@ -1,9 +1,9 @@
-"""Strips of images that change step by step, over the uncertainty about each of them."""
+"""Strips of images that change step by step, over the uncertainty of each method about them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from reproduction.pages.drawing import PART_COLORS, First, hide_frame, legend, new_figure
@@ -13,119 +13,134 @@ from reproduction.schema import Experiment
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
+
+_WIDTH = 2.4  # inches of a method's panel
+_PLANE = 2.6  # of the latent plane
+
+
+@dataclass(frozen=True)
+class _Strip:
+    """Images and the names of the arrays about them; `part` has a place for the part's name."""
+
+    label: str
+    at: np.ndarray
+    images: str
+    part: str
+    winners: str | None = None
+    every: int = 2
+    plane: tuple[str, str] | None = None
+    """Names of the codes and of the line through them."""
 
 
 def turned(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
-    """Strips of turned digits over both uncertainties, a column for each method."""
-    digits = experiment.options["digits"]
+    """Strips of turned digits over both uncertainties, a panel for each method."""
+    if not first:
+        return None
+    angles = next(iter(first.values())).arrays["angles"].astype(float)
     strips = [
-        (f"{d}", "angle (degrees)", "angles", f"images {d}", f"winners {d}", f"{{}} {d}")
-        for d in digits
+        _Strip("angle (degrees)", angles, f"images {d}", f"{{}} {d}", f"winners {d}")
+        for d in experiment.options["digits"]
     ]
-    return _strips(first, strips, every=2)
+    return _drawn(first, strips, "solid: the digit shown; dotted: mean of all digits asked")
 
 
 def noisy(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
-    """A strip of ever noisier images over both uncertainties, a column for each method."""
-    label = "standard deviation of the noise (white is 1)"
-    return _strips(first, [("", label, "levels", "images", None, "{}")], every=1)
-
-
-def _strips(first: First, strips: list[tuple[Any, ...]], every: int) -> Figure | None:
-    """For each strip a row of images and a row of curves; the dotted curve is the mean of all."""
+    """A strip of ever noisier images over both uncertainties, a panel for each method."""
     if not first:
         return None
-    figure = new_figure(5.2 * len(first), 2.9 * len(strips) + 0.4)
-    axes = figure.subplots(
-        2 * len(strips), len(first), height_ratios=[1, 3] * len(strips), squeeze=False
-    )
-    for column, (method, record) in enumerate(first.items()):
-        for row, (_, label, at, images, winners, part_name) in enumerate(strips):
-            top, below = axes[2 * row][column], axes[2 * row + 1][column]
-            x = record.arrays[at].astype(float)
-            _strip(
-                top,
-                record.arrays[images][::every],
-                None if winners is None else record.arrays[winners][::every],
-            )
-            for part, color in PART_COLORS.items():
-                values = record.arrays[part_name.format(part)].astype(float)
-                below.plot(x, values[:, 0], color=color, label=part)
-                below.plot(x, values.mean(axis=1), color=color, linestyle=":")
-            margin = (x[every] - x[0]) / 2
-            below.set_xlim(x[0] - margin, x[-1] + margin)
-            shown = (part_name.format(part) for part in PART_COLORS)
-            _same_scale(below, (r.arrays[p][:, 0] for p in shown for r in first.values()))
-            below.set_xlabel(label)
-            if column == 0:
-                below.set_ylabel("nats")
-            if row == 0:
-                top.set_title(method, fontsize=10, pad=14 if winners else None)
-    legend(figure, PART_COLORS, "solid: the digit shown; dotted: mean of all digits asked")
-    return figure
-
-
-def _same_scale(axis: Axes, curves: Iterable[np.ndarray]) -> None:
-    """One vertical scale for the curves of all methods."""
-    largest = max(float(curve.max()) for curve in curves)
-    axis.set_ylim(0, 1.08 * max(largest, 0.1))
-    hide_frame(axis)
-
-
-def _strip(axis: Axes, images: np.ndarray, winners: np.ndarray | None) -> None:
-    side = images.shape[1]
-    axis.imshow(np.concatenate(list(images), axis=1), cmap="gray", vmin=0, vmax=255)
-    axis.set_axis_off()
-    for i, winner in enumerate(() if winners is None else winners):
-        axis.text((i + 0.5) * side, -2, str(winner), ha="center", va="bottom", fontsize=7)
+    levels = next(iter(first.values())).arrays["levels"].astype(float)
+    strip = _Strip("sd of the noise", levels, "images", "{}", every=1)
+    return _drawn(first, [strip], "solid: the digit shown; dotted: mean of all digits asked")
 
 
 def morphs(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
     """The latent plane with the line, the digits on it, and both uncertainties along it."""
     if not first:
         return None
-    lines = [f"{a} to {b}" for a, b in experiment.options["between"]]
-    figure = new_figure(4.6 * len(first) + 3, 2.9 * len(lines) + 0.4)
-    widths = [2.4, *[4] * len(first)]
-    axes = figure.subplots(
-        2 * len(lines),
-        1 + len(first),
-        width_ratios=widths,
-        height_ratios=[1, 3] * len(lines),
-        squeeze=False,
+    known = next(iter(first.values())).arrays
+    strips = []
+    for source in ("published", "ours"):
+        for a, b in experiment.options["between"]:
+            line = f"{a} to {b}, {source}"
+            if f"line {line}" not in known:
+                continue
+            at = np.linspace(0, 1, len(known[f"line {line}"]))
+            names = f"images {line}", f"{{}} {line}", f"winners {line}"
+            plane = f"codes, {source}", f"line {line}"
+            strips.append(_Strip(f"share of the way, {a} to {b}", at, *names, plane=plane))
+    return _drawn(first, strips, "digits: what the method reads")
+
+
+def _drawn(first: First, strips: list[_Strip], note: str) -> Figure:
+    """For each strip a row of images, and below it a panel for each method, on one scale."""
+    has_plane = any(strip.plane is not None for strip in strips)
+    n_planes = int(has_plane)
+    figure = new_figure(_WIDTH * len(first) + _PLANE * n_planes, 2.6 * len(strips) + 0.4)
+    grid = figure.add_gridspec(
+        2 * len(strips),
+        n_planes + len(first),
+        height_ratios=[1, 2.4] * len(strips),
+        width_ratios=[_PLANE] * n_planes + [_WIDTH] * len(first),
     )
-    for row, line in enumerate(lines):
-        _plane(figure, axes, row, next(iter(first.values())), line)
-        for column, (method, record) in enumerate(first.items(), start=1):
-            top, below = axes[2 * row][column], axes[2 * row + 1][column]
-            _strip(top, record.arrays[f"images {line}"][::2], record.arrays[f"winners {line}"][::2])
-            n_steps = len(record.arrays[f"images {line}"])
-            x = np.linspace(0, 1, n_steps)
-            for part, color in PART_COLORS.items():
-                below.plot(x, record.arrays[f"{part} {line}"].astype(float), color=color)
-            below.set_xlim(-x[1], 1 + x[1])
-            shown = (f"{part} {line}" for part in PART_COLORS)
-            _same_scale(below, (r.arrays[p] for p in shown for r in first.values()))
-            below.set_xlabel(f"share of the way, {line}")
-            if column == 1:
-                below.set_ylabel("nats")
-            if row == 0:
-                top.set_title(method, fontsize=10, pad=14)
-    legend(figure, PART_COLORS)
+    for row, strip in enumerate(strips):
+        record = next(iter(first.values()))
+        if strip.plane is not None:
+            _plane(figure, grid[2 * row : 2 * row + 2, 0], record, *strip.plane)
+        _images(figure.add_subplot(grid[2 * row, n_planes:]), record.arrays[strip.images])
+        parts = [strip.part.format(part) for part in PART_COLORS]
+        largest = max(float(_shown(r.arrays[p]).max()) for p in parts for r in first.values())
+        for column, (method, own) in enumerate(first.items()):
+            panel = figure.add_subplot(grid[2 * row + 1, n_planes + column])
+            panel.set_ylim(0, 1.2 * max(largest, 0.1))
+            _curves(panel, own, strip)
+            panel.set_title(method, fontsize=9)
+            panel.set_xlabel(strip.label)
+            if column == 0:
+                panel.set_ylabel("nats")
+            else:
+                panel.tick_params(labelleft=False)
+    legend(figure, PART_COLORS, note)
     return figure
 
 
-def _plane(figure: Figure, axes: Any, row: int, record: Record, line: str) -> None:
-    """Codes of test images in the colors of their digits, over both rows of a strip."""
-    grid = axes[2 * row][0].get_gridspec()
-    for axis in axes[2 * row : 2 * row + 2, 0]:
-        axis.remove()
-    plane = figure.add_subplot(grid[2 * row : 2 * row + 2, 0])
-    codes, labels = record.arrays["codes"].astype(float), record.arrays["code labels"]
-    x, y = codes.T
+def _shown(values: np.ndarray) -> np.ndarray:
+    """Of values of several digits, those of the one in the strip."""
+    return values if values.ndim == 1 else values[:, 0]
+
+
+def _curves(panel: Axes, record: Record, strip: _Strip) -> None:
+    """Both uncertainties along the strip, and above them what the method reads."""
+    for part, color in PART_COLORS.items():
+        values = record.arrays[strip.part.format(part)].astype(float)
+        panel.plot(strip.at, _shown(values), color=color)
+        if values.ndim > 1:
+            panel.plot(strip.at, values.mean(axis=1), color=color, linestyle=":")
+    margin = (strip.at[strip.every] - strip.at[0]) / 2
+    panel.set_xlim(strip.at[0] - margin, strip.at[-1] + margin)
+    hide_frame(panel)
+    if strip.winners is None:
+        return
+    top = panel.get_ylim()[1]
+    for x, digit in list(zip(strip.at, record.arrays[strip.winners], strict=True))[:: strip.every]:
+        panel.text(x, top, str(digit), ha="center", va="top", fontsize=7, color="#555555")
+
+
+def _images(axis: Axes, images: np.ndarray) -> None:
+    """About a dozen of the images, side by side."""
+    every = max(1, round(len(images) / 12))
+    axis.imshow(np.concatenate(list(images[::every]), axis=1), cmap="gray", vmin=0, vmax=255)
+    axis.set_axis_off()
+
+
+def _plane(figure: Figure, place: SubplotSpec, record: Record, codes: str, line: str) -> None:
+    """Codes of test images in the colors of their digits, and the line through them."""
+    plane = figure.add_subplot(place)
+    x, y = record.arrays[codes].astype(float).T
+    labels = record.arrays["code labels"]
     dots = plane.scatter(x, y, c=labels, cmap="tab10", vmin=-0.5, vmax=9.5, s=3, linewidths=0)
-    plane.plot(*record.arrays[f"line {line}"].astype(float).T, color="black", linewidth=1.5)
-    plane.set_title(f"latent plane, {line}", fontsize=9)
+    plane.plot(*record.arrays[line].astype(float).T, color="black", linewidth=1.5)
+    plane.set_title(f"latent plane, VAE {codes.removeprefix('codes, ')}", fontsize=9)
     plane.set_xticks([])
     plane.set_yticks([])
     figure.colorbar(dots, ax=plane, ticks=range(10), location="left", shrink=0.9)

@@ -16,12 +16,13 @@ from reproduction.results import Measured
 from reproduction.schema import Experiment, Table
 from reproduction.studies.corruptions import rotated
 from reproduction.studies.regions import load, quality_of
-from reproduction.studies.vae import paths_between, trained_vae
+from reproduction.studies.vae import autoencoders, line_between, loss_on_test_images
 
 PARTS = ("total", "aleatoric", "epistemic")
 _SHELL_IMAGES = 5000  # enough for flows that only evaluation images are drawn from
 _NOISE = np.linspace(0, 1, 11)
 _ANGLES = np.arange(0, 361, 15)
+_UNSURE = 0.325  # nats: the entropy of 90 % for one class and 10 % for another
 
 
 def image_sets(experiment: Experiment, method: str, seed: int) -> Measured:
@@ -167,31 +168,45 @@ def noise(experiment: Experiment, method: str, seed: int) -> Measured:
 
 
 def morph(experiment: Experiment, method: str, seed: int) -> Measured:
-    """From one digit to another on a straight line through the latent plane of a VAE."""
+    """From one digit to another on a straight line through the latent plane of an autoencoder.
+
+    Lines are those through the plane of our own autoencoder, and, where there is one, of the one
+    that the paper used. `unsure` is the share of a line on which the prediction is unsure.
+    """
     data = load(experiment.dataset, seed)
     model, _ = fitted(experiment, method, seed, data)
-    vae, losses = trained_vae(experiment.options["epochs"], experiment.options["n_vae"], seed)
-    numbers: dict[str, Any] = {"vae_loss": losses}
+    options = experiment.options
+    numbers: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
     some = slice(None, 2000)
-    arrays["codes"] = vae.codes(data.test_points[some])
     arrays["code labels"] = data.test_labels[some].astype(np.uint8)
-    for first, last in experiment.options["between"]:
-        name = f"{first} to {last}"
-        line, images = paths_between(vae, data, first, last)
-        winners, parts = _evaluated(model, images, len(images))
-        arrays |= {f"{part} {name}": value[:, 0] for part, value in parts.items()}
-        arrays |= {f"line {name}": line, f"images {name}": as_bytes(images)}
-        arrays[f"winners {name}"] = winners[:, 0].astype(np.uint8)
-        for part, value in parts.items():
-            inner = value[1:-1, 0]
-            numbers.setdefault(part, {})[name] = {
-                "ends": float(max(value[0, 0], value[-1, 0])),
-                "largest": float(value.max()),
-                "largest between": float(inner.max()),
-                "where": float((1 + inner.argmax()) / (len(value) - 1)),
-            }
+    for source, vae in autoencoders(options["epochs"], options["n_vae"]).items():
+        numbers.setdefault("vae_loss", {})[source] = loss_on_test_images(vae)
+        arrays[f"codes, {source}"] = vae.codes(data.test_points[some])
+        for first, last in options["between"]:
+            name = f"{first} to {last}, {source}"
+            line, images = line_between(vae, data, first, last)
+            winners, parts = _evaluated(model, images, len(images))
+            arrays |= {f"{part} {name}": value[:, 0] for part, value in parts.items()}
+            arrays |= {f"line {name}": line, f"images {name}": as_bytes(images)}
+            arrays[f"winners {name}"] = winners[:, 0].astype(np.uint8)
+            for part, value in parts.items():
+                numbers.setdefault(part, {})[name] = _along(value[:, 0])
+            read = [winners[0, 0] == first, winners[-1, 0] == last]
+            numbers.setdefault("ends read", {})[name] = float(np.mean(read))
+            unsure = parts["total"][:, 0] > _UNSURE
+            numbers.setdefault("unsure", {})[name] = float(unsure.mean())
     return numbers, arrays
+
+
+def _along(values: np.ndarray) -> dict[str, float]:
+    """A part of uncertainty on a line: at its ends, and at its peak between them."""
+    inner = values[1:-1]
+    return {
+        "ends": float(max(values[0], values[-1])),
+        "largest between": float(inner.max()),
+        "where": float((1 + inner.argmax()) / (len(values) - 1)),
+    }
 
 
 def _evaluated(model: Any, images: np.ndarray, n_steps: int) -> tuple[np.ndarray, dict[str, Any]]:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from bacoun.boundary import CompactShell, FlowShell, MixedShell
 from bacoun.boundary.categories import CategoryTree
-from bacoun.boundary.flow import LARGEST_LOG_SCALE, Flow
+from bacoun.boundary.flow import Flow
+from bacoun.boundary.realnvp import LARGEST_LOG_SCALE
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.onnx_graph import Graph
 from bacoun.uncertainty.doubt import WEIGHT_BELOW, Doubt, Tail

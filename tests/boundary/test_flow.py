@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bacoun.boundary.flow import Flow, Normalization
+from bacoun.boundary.flow import Flow
+from bacoun.boundary.realnvp import Normalization
 from bacoun.randomness import seeded
 
 GALLERY = {
@@ -130,6 +131,29 @@ def test_the_quick_density_is_that_of_the_module(flow_settings, dimension, seed)
     standard = (points - flow.center_) / flow.scale_
     expected = flow.module_().log_prob(standard).detach() - flow.scale_.log().sum()
     torch.testing.assert_close(flow.log_prob(points), expected)
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+@given(dimension=st.integers(2, 7), seed=seeds)
+@settings(deadline=None, max_examples=10)
+def test_training_follows_the_gradient_of_the_module(batch_norm, dimension, seed):
+    """The derivatives written by hand, beside those autograd finds for zuko's own transforms."""
+    flow = in_float64(fitted(cloud(dimension, seed), seed, {"batch_norm": batch_norm}))
+    flow.module_.train()
+    points = cloud(dimension, seed + 1).double()
+    standard = (points - flow.center_) / flow.scale_
+    found = []
+    for log_prob in (flow._log_prob, lambda x: flow.module_().log_prob(x)):
+        x, module = standard.clone().requires_grad_(), flow.module_
+        buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        value = log_prob(x)
+        weights = torch.linspace(0, 1, len(x), dtype=x.dtype)  # rows count differently
+        gradients = torch.autograd.grad((weights * value).sum(), [x, *module.parameters()])
+        found.append([value.detach(), *gradients, *(b.clone() for b in module.buffers())])
+        for name, buffer in module.named_buffers():
+            buffer.copy_(buffers[name])  # so that both start from the same running moments
+    for quick, expected in zip(*found, strict=True):
+        torch.testing.assert_close(quick, expected, rtol=1e-8, atol=1e-8)
 
 
 def test_density_of_the_plain_gaussian_is_known():

@@ -2,6 +2,7 @@
 
 import pytest
 from reproduction.fits import cached, code_digest, fitted, training_settings
+from reproduction.methods import make_method
 from reproduction.schema import read_experiment
 from reproduction.studies.regions import load
 
@@ -39,6 +40,19 @@ def test_a_fit_is_computed_once(experiment, monkeypatch):
         update={"dataset": experiment.dataset | {"others": ["usps"], "n_asked": 3}}
     )
     fitted(asked, "NLM", 0, data)  # what is asked about decides no fit
+
+
+def test_a_model_without_doubt_has_the_fit_of_the_one_with_it(experiment, monkeypatch):
+    methods = experiment.methods | {"no doubt": experiment.methods["BaCOUn"] | {"ood_prior": 0}}
+    experiment = experiment.model_copy(update={"methods": methods})
+    data = load(experiment.dataset, 0)
+    alone = make_method(methods["no doubt"], seed=0).fit(data.points, data.labels)
+    fitted(experiment, "BaCOUn", 0, data)
+    monkeypatch.setattr("reproduction.fits.make_method", refuse)
+    shared, _ = fitted(experiment, "no doubt", 0, data)
+    far = 10 * data.points
+    assert (shared.predict_proba(far) == alone.predict_proba(far)).all()
+    assert (shared.uncertainty(far).epistemic == alone.uncertainty(far).epistemic).all()
 
 
 @pytest.mark.parametrize("part", ["dataset", "method", "seed", "code"])

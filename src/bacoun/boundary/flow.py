@@ -11,18 +11,13 @@ import torch
 import zuko
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
-from torch.distributions import Transform, constraints
 from zuko.lazy import Flow as ZukoFlow
-from zuko.lazy import LazyTransform, UnconditionalTransform
+from zuko.lazy import UnconditionalTransform
 from zuko.transforms import IdentityTransform, MonotonicAffineTransform
 
+from bacoun.boundary import realnvp
 from bacoun.randomness import seeded, threads_for
 from bacoun.training import History, OnEpoch, epochs_for, train
-
-# A coupling scales by at most this factor. Without the limit, flows overfit: held-out rows get
-# densities as low as exp(-1000).
-_MAX_SCALE = 10.0
-LARGEST_LOG_SCALE = math.log(_MAX_SCALE)
 
 _DEFAULT_STEPS = 6000
 _MIN_POINTS = 20  # fewer get a Gaussian instead of a flow
@@ -79,8 +74,7 @@ class Flow:
 
         def negative_log_likelihood(batch: Tensor) -> Tensor:
             noisy = batch + self.jitter * torch.randn_like(batch) if self.jitter > 0 else batch
-            log_likelihood: Tensor = self.module_().log_prob(noisy)
-            return -log_likelihood.mean()
+            return -self._log_prob(noisy).mean()
 
         self.history_ = History()
         if self.blocks > 0:
@@ -106,11 +100,13 @@ class Flow:
             dimension,
             transforms=self.blocks,
             hidden_features=(self.hidden, self.hidden),
-            univariate=partial(MonotonicAffineTransform, slope=1 / _MAX_SCALE),
+            univariate=partial(MonotonicAffineTransform, slope=1 / realnvp.MAX_SCALE),
         )
         if not self.batch_norm:
             return flow
-        pairs = [(coupling, Normalization(dimension)) for coupling in flow.transform.transforms]
+        pairs = [
+            (coupling, realnvp.Normalization(dimension)) for coupling in flow.transform.transforms
+        ]
         return ZukoFlow([layer for pair in pairs for layer in pair], flow.base)
 
     def _standardized(self, points: Tensor) -> Tensor:
@@ -131,37 +127,17 @@ class Flow:
     @torch.no_grad()
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D), in nats; -inf where the flow overflows."""
-        standard = self._standardized(points)
-        if self.blocks > 0 and points.shape[1] > 1 and not self.batch_norm:
-            value = self._log_prob_of_couplings(standard)
-        else:
-            # Not the module's own log_prob: once Pyro is imported, it refuses NaN from an overflow.
-            latent, log_det = self.module_.transform().call_and_ladj(standard)
-            log_normal = -latent.square() / 2 - math.log(math.sqrt(2 * math.pi))
-            value = log_normal.sum(dim=1) + (log_det if log_det.ndim == 1 else log_det.sum(dim=1))
-        value = value - self.scale_.log().sum()
+        value = self._log_prob(self._standardized(points)) - self.scale_.log().sum()
         return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
 
-    def _log_prob_of_couplings(self, standard: Tensor) -> Tensor:
-        """The same as the module's `log_prob`, about twice as fast.
-
-        Masks alternate between even and odd coordinates, so the two halves are never reassembled.
-        They are stored transposed, with contiguous rows of points.
-        """
-        halves = [standard[:, 0::2].T.contiguous(), standard[:, 1::2].T.contiguous()]
-        log_det = standard.new_zeros(len(standard))
-        for turn, coupling in enumerate(self.module_.transform.transforms):
-            kept, moved = halves if turn % 2 == 0 else halves[::-1]
-            *hidden, last = list(coupling.hyper)[::2]  # with ReLU in between
-            for layer in hidden:
-                kept = torch.addmm(layer.bias[:, None], layer.weight, kept).relu_()
-            shift = torch.addmm(last.bias[0::2, None], last.weight[0::2], kept)
-            scale = torch.addmm(last.bias[1::2, None], last.weight[1::2], kept)
-            log_scale = scale.div_(scale.abs().div_(LARGEST_LOG_SCALE).add_(1))
-            log_det += log_scale.sum(dim=0)
-            moved.mul_(log_scale.exp()).add_(shift)
-        squares = sum(half.square().sum(dim=0) for half in halves)
-        return log_det - 0.5 * (squares + standard.shape[1] * math.log(2 * math.pi))
+    def _log_prob(self, standard: Tensor) -> Tensor:
+        """Log density (N,) of standardized points (N, D); NaN or infinite if the flow overflows."""
+        if self.blocks > 0 and standard.shape[1] > 1:
+            return realnvp.log_prob(self.module_.transform.transforms, standard)
+        # Not the module's own log_prob: once Pyro is imported, it refuses NaN from an overflow.
+        latent, log_det = self.module_.transform().call_and_ladj(standard)
+        log_normal = -latent.square() / 2 - math.log(math.sqrt(2 * math.pi))
+        return log_normal.sum(dim=1) + (log_det if log_det.ndim == 1 else log_det.sum(dim=1))
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted flow."""
@@ -225,55 +201,3 @@ def deviation_within(clouds: list[Tensor]) -> Tensor:
     """Standard deviation (D,) of clouds (N, D), each around its own mean."""
     centered = torch.cat([cloud - cloud.mean(dim=0) for cloud in clouds])
     return centered.square().mean(dim=0).sqrt()
-
-
-class Normalization(LazyTransform):
-    """Shift and scale each coordinate to zero mean and unit variance, invertibly.
-
-    Training uses the moments of the batch and updates running ones, which are used afterwards.
-    """
-
-    def __init__(self, dimension: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.momentum, self.eps = momentum, eps
-        self.mean: Tensor
-        self.variance: Tensor
-        self.register_buffer("mean", torch.zeros(dimension))
-        self.register_buffer("variance", torch.ones(dimension))
-
-    def forward(self, c: Tensor | None = None) -> Transform:
-        """The transform with the current moments; there is no context `c`."""
-        return _NormalizationTransform(self)
-
-    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance to normalize `x` by."""
-        if not self.training or len(x) < 2:
-            return self.mean, self.variance + self.eps
-        mean, variance = x.mean(dim=0), x.var(dim=0)
-        with torch.no_grad():
-            self.mean.lerp_(mean, self.momentum)
-            self.variance.lerp_(variance, self.momentum)
-        return mean, variance + self.eps
-
-
-class _NormalizationTransform(Transform):
-    bijective = True
-    domain = codomain = constraints.real_vector
-
-    def __init__(self, layer: Normalization) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def call_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        mean, variance = self.layer.moments(x)
-        log_det = -0.5 * variance.log().sum()
-        return (x - mean) / variance.sqrt(), log_det.expand(x.shape[:-1])
-
-    def _call(self, x: Tensor) -> Tensor:
-        return self.call_and_ladj(x)[0]
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return y * (self.layer.variance + self.layer.eps).sqrt() + self.layer.mean
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.call_and_ladj(x)[1]

@@ -1,0 +1,169 @@
+"""RealNVP: normalization between couplings, and a fast log density with its gradient.
+
+Masks alternate between even and odd coordinates, so `log_prob` never reassembles the two halves of
+the points. They are stored transposed, one contiguous row for each coordinate, and a layer knows its
+own derivative instead of recording a dozen small operations. In training this is several times as
+fast as composing zuko's transforms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.distributions import Transform, constraints
+from zuko.lazy import LazyTransform
+
+# A coupling scales by at most this factor. Without the limit, flows overfit: held-out rows get
+# densities as low as exp(-1000).
+MAX_SCALE = 10.0
+LARGEST_LOG_SCALE = math.log(MAX_SCALE)
+
+
+class Normalization(LazyTransform):
+    """Shift and scale each coordinate to zero mean and unit variance, invertibly.
+
+    Training uses the moments of the batch and updates running ones, which are used afterwards.
+    """
+
+    def __init__(self, dimension: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.mean: Tensor
+        self.variance: Tensor
+        self.register_buffer("mean", torch.zeros(dimension))
+        self.register_buffer("variance", torch.ones(dimension))
+
+    def forward(self, c: Tensor | None = None) -> Transform:
+        """The transform with the current moments; there is no context `c`."""
+        return _NormalizationTransform(self)
+
+    def uses_batch(self, n_points: int) -> bool:
+        """Whether that many points are normalized by their own moments."""
+        return self.training and n_points > 1
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance to normalize `x` (N, D) by."""
+        if not self.uses_batch(len(x)):
+            return self.mean, self.variance + self.eps
+        mean, variance = x.mean(dim=0), x.var(dim=0)
+        self.remember(mean, variance)
+        return mean, variance + self.eps
+
+    @torch.no_grad()
+    def remember(self, mean: Tensor, variance: Tensor, coordinates: slice = slice(None)) -> None:
+        """Move the running moments of some coordinates toward those of a batch."""
+        self.mean[coordinates].lerp_(mean, self.momentum)
+        self.variance[coordinates].lerp_(variance, self.momentum)
+
+    def half(self, rows: Tensor, coordinates: slice) -> tuple[Tensor, Tensor]:
+        """Normalized rows (d, N) of some coordinates, and the log determinant (), for `log_prob`."""
+        if not self.uses_batch(rows.shape[1]):
+            factor = (self.variance[coordinates] + self.eps).rsqrt()
+            shifted = rows - self.mean[coordinates, None]
+            return shifted * factor[:, None], factor.log().sum()
+        normalized, log_det, mean, variance = _NormalizeRows.apply(rows, self.eps)
+        self.remember(mean, variance, coordinates)
+        return normalized, log_det
+
+
+def log_prob(layers: Iterable[LazyTransform], points: Tensor) -> Tensor:
+    """Log density (N,) of points (N, D), D > 1, under couplings of zuko and normalizations."""
+    slices = [slice(0, None, 2), slice(1, None, 2)]
+    halves = [points[:, own].T.contiguous() for own in slices]
+    log_det = points.new_zeros(len(points))
+    kept = 0  # the half that the next coupling leaves as it is
+    for layer in layers:
+        if isinstance(layer, Normalization):
+            for index, own in enumerate(slices):
+                halves[index], change = layer.half(halves[index], own)
+                log_det = log_det + change
+        else:
+            halves[1 - kept], change = _coupled(layer, halves[kept], halves[1 - kept])
+            log_det = log_det + change
+            kept = 1 - kept
+    squares = halves[0].square().sum(dim=0) + halves[1].square().sum(dim=0)
+    return log_det - 0.5 * (squares + points.shape[1] * math.log(2 * math.pi))
+
+
+def _coupled(coupling: Any, kept: Tensor, moved: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (d, N) that a coupling moves, depending on those it keeps; log determinants (N,)."""
+    *hidden, last = list(coupling.hyper)[::2]  # with ReLU in between
+    for layer in hidden:
+        kept = torch.addmm(layer.bias[:, None], layer.weight, kept).relu()
+    found = torch.addmm(last.bias[:, None], last.weight, kept).view(len(moved), 2, -1)
+    moved, log_det = _ScaleAndShift.apply(moved, found)
+    return moved, log_det
+
+
+class _ScaleAndShift(Function):
+    """exp(a) x + b, where a is the scale that the network found, squashed to +-log 10."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
+        shift, scale = found.unbind(dim=1)
+        squashing = scale.abs().div_(LARGEST_LOG_SCALE).add_(1)
+        log_scale = scale / squashing
+        log_det = log_scale.sum(dim=0)
+        factor = log_scale.exp_()
+        ctx.save_for_backward(x, factor, squashing)
+        return torch.addcmul(shift, x, factor), log_det
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        of_y, of_log_det = gradients
+        x, factor, squashing = ctx.saved_tensors
+        of_x = of_y * factor
+        of_scale = torch.addcmul(of_log_det, of_x, x).div_(squashing).div_(squashing)
+        return of_x, torch.stack([of_y, of_scale], dim=1)
+
+
+class _NormalizeRows(Function):
+    """Rows (d, N) with zero mean and unit variance, the log determinant, and their moments (d,)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        mean = x.mean(dim=1)
+        y = x - mean[:, None]
+        variance = y.square().sum(dim=1) / (y.shape[1] - 1)  # `var` is several times slower
+        factor = (variance + eps).rsqrt()
+        y.mul_(factor[:, None])
+        ctx.save_for_backward(y, factor)
+        ctx.mark_non_differentiable(mean, variance)
+        return y, factor.log().sum(), mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        of_y, of_log_det = gradients[:2]
+        y, factor = ctx.saved_tensors
+        # With d factor / dx = -factor^2 y / (N - 1), and the same for the log determinant:
+        slope = ((of_y * y).sum(dim=1) + of_log_det) / (y.shape[1] - 1)
+        of_x = of_y - of_y.mean(dim=1, keepdim=True)
+        return of_x.addcmul_(y, slope[:, None], value=-1).mul_(factor[:, None]), None
+
+
+class _NormalizationTransform(Transform):
+    bijective = True
+    domain = codomain = constraints.real_vector
+
+    def __init__(self, layer: Normalization) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def call_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, variance = self.layer.moments(x)
+        log_det = -0.5 * variance.log().sum()
+        return (x - mean) / variance.sqrt(), log_det.expand(x.shape[:-1])
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.call_and_ladj(x)[0]
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y * (self.layer.variance + self.layer.eps).sqrt() + self.layer.mean
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.call_and_ladj(x)[1]
