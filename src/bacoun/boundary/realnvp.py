@@ -1,9 +1,9 @@
 """RealNVP: normalization between couplings, and a fast log density with its gradient.
 
 Masks alternate between even and odd coordinates, so `log_prob` never reassembles the two halves of
-the points. They are stored transposed, one contiguous row for each coordinate, and a layer knows its
-own derivative instead of recording a dozen small operations. In training this is several times as
-fast as composing zuko's transforms.
+the points. They are stored transposed, one contiguous row for each coordinate, and a layer knows
+its own derivative instead of recording a dozen small operations. In training this is several times
+as fast as composing zuko's transforms.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Normalization(LazyTransform):
         self.variance[coordinates].lerp_(variance, self.momentum)
 
     def half(self, rows: Tensor, coordinates: slice) -> tuple[Tensor, Tensor]:
-        """Normalized rows (d, N) of some coordinates, and the log determinant (), for `log_prob`."""
+        """Normalized rows (d, N) of some coordinates, and the log determinant, for `log_prob`."""
         if not self.uses_batch(rows.shape[1]):
             factor = (self.variance[coordinates] + self.eps).rsqrt()
             shifted = rows - self.mean[coordinates, None]
