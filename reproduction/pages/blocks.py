@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from reproduction.pages.claims import Results
+from reproduction.pages.doubt_tables import TABLES
 from reproduction.pages.tables import markdown_table
 from reproduction.results import load_records
 from reproduction.schema import read_experiment
@@ -21,10 +23,14 @@ def write_tables(folder: Path, docs: Path) -> None:
 
 
 def with_tables(folder: Path, text: str) -> str:
-    """A page with the table of each experiment that it has a block for."""
+    """A page with the table of each experiment, and each of `TABLES`, that it has a block for."""
     for block, name in _EXPERIMENT.findall(text):
         table = markdown_table(read_experiment(name), load_records(folder, name))
         text = with_block(text, block, table)
+    if named := [name for name in TABLES if f"<!-- {name} -->" in text]:
+        results = Results(folder)
+        for name in named:
+            text = with_block(text, name, TABLES[name](results))
     return text
 
 
