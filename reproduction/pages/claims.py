@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from reproduction.pages.tables import spread
+from reproduction.pages.tables import lines, spread
 from reproduction.results import load_records, number_at
 from reproduction.schema import names
 
 from bacoun.uncertainty import rank_correlation
 
 HOLDS, FAILS, UNDECIDED, OPEN = "holds", "does not hold", "undecided", "not measured"
+VERDICTS = (HOLDS, FAILS, UNDECIDED, OPEN)
 PAPER, OURS = "BaCOUn, paper", "BaCOUn"  # the paper's recipe and our default
 BOTH = (PAPER, OURS)
+
+Cell = Callable[[str, str], str]
+"""From a row and a column of a table to the text of its cell."""
 
 
 class Results:
@@ -70,7 +74,7 @@ class Claim:
     statement : str
         The claim.
     measured : callable
-        The numbers it rests on, as text.
+        The numbers it rests on: a sentence and a table, as Markdown.
     weigh : callable
         The verdict about one variant of BaCOUn, the paper's recipe or our default.
     remark : str
@@ -127,6 +131,27 @@ def any_of(verdicts: Iterable[str]) -> str:
     return negated(all_of(map(negated, verdicts)))
 
 
-def listed(results: Results, experiment: str, path: str, methods: Iterable[str]) -> str:
-    """Mean and spread of a number, method by method."""
-    return ", ".join(f"{method} {results.show(experiment, method, path)}" for method in methods)
+def told(lead: str, corner: str, rows: Iterable[str], columns: Iterable[str], cell: Cell) -> str:
+    """A sentence and a table; a cell that was not measured is "-". KeyError if none was."""
+    names = list(columns)
+    body, missing = [], ""
+    for row in rows:
+        body.append([row])
+        for column in names:
+            try:
+                body[-1].append(cell(row, column))
+            except KeyError as error:
+                body[-1].append("-")
+                missing = error.args[0]
+    if all(text == "-" for _, *cells in body for text in cells):
+        raise KeyError(missing)
+    return "\n".join([lead, "", *lines([corner, *names], body, 1)])
+
+
+def by_method(
+    r: Results, lead: str, experiment: str, methods: Iterable[str], columns: Mapping[str, str]
+) -> str:
+    """A sentence and a table of numbers, from the heading of each to its path in the records."""
+    return told(
+        lead, "method", methods, columns, lambda m, name: r.show(experiment, m, columns[name])
+    )

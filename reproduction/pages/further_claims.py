@@ -11,7 +11,8 @@ from reproduction.pages.claims import (
     above,
     all_of,
     below,
-    listed,
+    by_method,
+    told,
 )
 
 _WIDTHS = (64, 256, 1024)
@@ -19,14 +20,12 @@ _DETECTORS = ("Flow", "Isolation forest", "Local outlier factor")
 
 
 def _width(r: Results) -> str:
-    text = (
-        f"{variant}: "
-        + " / ".join(r.show("width", f"{variant}, {w} wide", "rays/smallest_far") for w in _WIDTHS)
-        for variant in BOTH
-    )
-    return (
-        "smallest epistemic of 200 directions at three radii, 64 / 256 / 1024 wide. "
-        f"{'; '.join(text)}."
+    return told(
+        "Smallest epistemic uncertainty of 200 directions at three radii, by width.",
+        "method",
+        BOTH,
+        map(str, _WIDTHS),
+        lambda m, width: r.show("width", f"{m}, {width} wide", "rays/smallest_far"),
     )
 
 
@@ -38,15 +37,12 @@ def _wider_is_better(r: Results, variant: str) -> str:
 
 
 def _mitigated(r: Results) -> str:
-    text = (
-        f"{experiment}, {m}: {r.show(experiment, m, 'network_accuracy')} -> "
-        f"{r.show(experiment, m, 'accuracy')}"
-        for experiment in ("gmm", "moons", "wine")
-        for m in BOTH
-    )
-    return (
-        "accuracy of the K+1 network, whose extra class costs it points, -> of the Bayesian head. "
-        f"{'; '.join(text)}."
+    return told(
+        "Accuracy of the K+1 network, whose extra class costs it points -> of the Bayesian head.",
+        "method",
+        BOTH,
+        ("gmm", "moons", "wine"),
+        lambda m, e: f"{r.show(e, m, 'network_accuracy')} -> {r.show(e, m, 'accuracy')}",
     )
 
 
@@ -59,10 +55,9 @@ def _head_is_as_accurate(r: Results, variant: str) -> str:
 
 def _attacked(r: Results) -> str:
     methods = ("NLM", "MC-Dropout", "Deep ensemble", "GP", *BOTH)
-    return (
-        "attacked points that pass for familiar (epistemic below 95 % of test points'): "
-        f"{listed(r, 'attack', 'passes/after', methods)}."
-    )
+    lead = "Share of points with an epistemic uncertainty below that of 95 % of test points."
+    columns = {"before the attack": "passes/before", "after": "passes/after"}
+    return by_method(r, lead, "attack", methods, columns)
 
 
 def _withstands(r: Results, variant: str) -> str:
@@ -71,17 +66,13 @@ def _withstands(r: Results, variant: str) -> str:
 
 
 def _split(r: Results) -> str:
-    text = (
-        f"{m}: "
-        + ", ".join(
-            f"{k} {r.show('gmm', m, f'model/{k}')} + {r.show('gmm', m, f'ood/{k}')}"
-            for k in ("test", "middle", "out")
-        )
-        for m in BOTH
-    )
-    return (
-        f"epistemic due to the weights + due to being OOD. {'; '.join(text)}. Without doubt the "
-        "second is 0 by construction, and what the weights say far away is weighed."
+    return told(
+        "Epistemic uncertainty due to the weights + due to being OOD. Without doubt the second is "
+        "0 by construction, and what the weights say far away is weighed.",
+        "method",
+        BOTH,
+        ("test", "middle", "out"),
+        lambda m, k: f"{r.show('gmm', m, f'model/{k}')} + {r.show('gmm', m, f'ood/{k}')}",
     )
 
 
@@ -100,10 +91,8 @@ def _is_model_then_ood(r: Results, variant: str) -> str:
 
 
 def _outliers(r: Results) -> str:
-    return (
-        f"AUROC of the outliers: {listed(r, 'outliers', 'auroc', _DETECTORS)}; precision of the "
-        f"removed 200: {listed(r, 'outliers', 'precision_of_removed', _DETECTORS)}."
-    )
+    columns = {"AUROC": "auroc", "precision of the removed 200": "precision_of_removed"}
+    return by_method(r, "Outliers told from moons.", "outliers", _DETECTORS, columns)
 
 
 def _ranks_reliably(r: Results, variant: str) -> str:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pandas as pd
 from reproduction.pages.claims import (
     BOTH,
     OURS,
     PAPER,
+    Cell,
     Claim,
     Results,
     above,
     all_of,
     any_of,
     below,
-    listed,
+    by_method,
+    told,
 )
 from reproduction.pages.image_figures import (
     ALL_WRONG,
@@ -36,16 +38,24 @@ _BNNS = ("BNN", "BNN, dense")
 _ANGLES = (0, 90, 180, 270)
 
 
-def _of_sets(r: Results, part: str) -> str:
-    return "; ".join(
-        f"{part} of {m}: "
-        + ", ".join(f"{name} {r.show('mnist', m, f'{part}/{key}')}" for key, name in _SETS.items())
-        for m in r.measured("mnist", BOTH)
-    )
+def _of_sets(r: Results, lead: str, methods: Iterable[str], cell: Cell) -> str:
+    """A row for each method, a column for each set; `cell` takes the method and the set's key."""
+    keys = {name: key for key, name in _SETS.items()}
+    return told(lead, "method", methods, keys, lambda m, name: cell(m, keys[name]))
 
 
 def _intuition(r: Results) -> str:
-    return "; ".join(_of_sets(r, part) for part in _PARTS) + "."
+    def cell(m: str, key: str) -> str:
+        return " + ".join(r.show("mnist", m, f"{part}/{key}") for part in _PARTS)
+
+    return _of_sets(r, "Epistemic + aleatoric uncertainty.", BOTH, cell)
+
+
+def _aleatoric(r: Results) -> str:
+    def cell(m: str, key: str) -> str:
+        return r.show("mnist", m, f"aleatoric/{key}")
+
+    return _of_sets(r, "Aleatoric uncertainty.", BOTH, cell)
 
 
 def _cifar_is_strangest(r: Results, variant: str) -> str:
@@ -66,9 +76,9 @@ def _emnist_is_most_ambiguous(r: Results, variant: str) -> str:
 
 
 def _apart(r: Results) -> str:
-    methods = (*r.measured("mnist", BOTH), *_BASELINES)
-    lines = (f"{n}: {listed(r, 'mnist', f'auroc/epistemic/{n}', methods)}" for n in _OOD)
-    return f"AUROC of epistemic, MNIST test against {'; '.join(lines)}."
+    columns = {SHORT_SETS[name]: f"auroc/epistemic/{name}" for name in _OOD}
+    lead = "AUROC of epistemic uncertainty, against MNIST's test images."
+    return by_method(r, lead, "mnist", (*BOTH, *_BASELINES), columns)
 
 
 def _is_better_than_baselines(r: Results, variant: str) -> str:
@@ -79,12 +89,8 @@ def _is_better_than_baselines(r: Results, variant: str) -> str:
 
 
 def _boundary(r: Results) -> str:
-    methods = (*r.measured("mnist", BOTH), *_BASELINES)
-    text = (
-        f"{m}: {r.show('mnist', m, 'epistemic/in')}, {r.show('mnist', m, 'epistemic/boundary')}"
-        for m in methods
-    )
-    return f"epistemic of test images and of the boundary. {'; '.join(text)}."
+    columns = {"test images": "epistemic/in", "boundary": "epistemic/boundary"}
+    return by_method(r, "Epistemic uncertainty.", "mnist", (*BOTH, *_BASELINES), columns)
 
 
 def _boundary_is_stranger(r: Results, variant: str) -> str:
@@ -98,17 +104,10 @@ def _nlm_is_sure_of_it(r: Results, variant: str) -> str:
 
 
 def _kinds(r: Results) -> str:
-    text = (
-        f"{m}: "
-        + ", ".join(
-            f"{_SETS[n]} {r.show('mnist', m, f'epistemic/{n}')} + "
-            f"{r.show('mnist', m, f'aleatoric/{n}')}"
-            for n in _SETS
-            if n != "in"
-        )
-        for m in ("MC-Dropout", *_BNNS)
-    )
-    return f"epistemic + aleatoric. {'; '.join(text)}."
+    def cell(m: str, key: str) -> str:
+        return " + ".join(r.show("mnist", m, f"{part}/{key}") for part in _PARTS)
+
+    return _of_sets(r, "Epistemic + aleatoric uncertainty.", ("MC-Dropout", *_BNNS), cell)
 
 
 def _one_kind_dominates(r: Results, variant: str) -> str:
@@ -130,10 +129,9 @@ _LAYERS = ("NLM, paper", "MC-Dropout")
 
 def _layer(r: Results) -> str:
     methods = [f"{m}{more}" for m in _LAYERS for more in ("", ", 50-1024")]
-    areas = (f"{n}: {listed(r, 'mnist', f'auroc/epistemic/{n}', methods)}" for n in _OOD)
-    return (
-        f"accuracy: {listed(r, 'mnist', 'accuracy', methods)}; AUROC of epistemic against "
-        f"{'; '.join(areas)}."
+    columns = {"accuracy": "accuracy"} | {SHORT_SETS[n]: f"auroc/epistemic/{n}" for n in _OOD}
+    return by_method(
+        r, "Accuracy, and AUROC of epistemic uncertainty by set.", "mnist", methods, columns
     )
 
 
@@ -148,13 +146,11 @@ def _is_no_better(r: Results, variant: str) -> str:
 
 
 def _noise(r: Results) -> str:
-    text = (
-        f"{part} of {m}: {r.show('mnist-noise', m, f'{part}/clean')} to "
-        f"{r.show('mnist-noise', m, f'{part}/noisiest')}"
-        for m in (*BOTH, *_NLM.values())
-        for part in _PARTS
-    )
-    return "; ".join(text) + "."
+    columns = {
+        f"{part}, {level}": f"{part}/{level}" for part in _PARTS for level in ("clean", "noisiest")
+    }
+    lead = "Means over test digits, clean and with noise of standard deviation 1."
+    return by_method(r, lead, "mnist-noise", (*BOTH, *_NLM.values()), columns)
 
 
 def _noise_is_noticed(r: Results, variant: str) -> str:
@@ -177,12 +173,13 @@ def _total_of_one(r: Results, method: str, angle: int) -> pd.Series:
 
 
 def _rotated_one(r: Results) -> str:
-    text = (
-        f"{m}: "
-        + ", ".join(f"{a} degrees {spread(_total_of_one(r, m, a).to_numpy())}" for a in _ANGLES)
-        for m in r.measured("mnist-rotations", BOTH)
+    return told(
+        "Mean total uncertainty about a 1, by angle in degrees.",
+        "method",
+        BOTH,
+        map(str, _ANGLES),
+        lambda m, angle: spread(_total_of_one(r, m, int(angle)).to_numpy()),
     )
-    return f"mean total uncertainty about a 1 at an angle. {'; '.join(text)}."
 
 
 def _upright_is_certain(r: Results, variant: str) -> str:
@@ -191,15 +188,9 @@ def _upright_is_certain(r: Results, variant: str) -> str:
 
 
 def _rotated_nine(r: Results) -> str:
-    def told(m: str) -> str:
-        at = ", ".join(
-            f"{a} degrees {r.show('mnist-rotations', m, f'epistemic/9/at {a}')}"
-            for a in (0, 90, 180)
-        )
-        share = r.show("mnist-rotations", m, "read as a 6 at 180/9")
-        return f"{m}: share read as a 6 at 180 degrees {share}, mean epistemic at {at}"
-
-    return "; ".join(map(told, r.measured("mnist-rotations", BOTH))) + "."
+    columns = {"read as a 6 at 180": "read as a 6 at 180/9"}
+    columns |= {f"epistemic at {angle}": f"epistemic/9/at {angle}" for angle in (0, 90, 180)}
+    return by_method(r, "Angles in degrees.", "mnist-rotations", BOTH, columns)
 
 
 def _nine_is_six(r: Results, variant: str) -> str:
@@ -219,19 +210,21 @@ def _lines(r: Results, method: str) -> list[str]:
     records = [record for record in r.records["mnist-morph"] if record.method == method]
     if not records:
         raise KeyError(f"mnist-morph: no lines of {method}")
-    return list(records[0].numbers["unsure"])
+    return list(records[0].numbers.get("unsure", ()))
 
 
 def _morph(r: Results) -> str:
-    text = (
-        f"{part} of {m}, {line}: "
-        f"{r.show('mnist-morph', m, f'{part}/{line}/ends')} at the ends, "
-        f"{r.show('mnist-morph', m, f'{part}/{line}/largest between')} between"
-        for m in BOTH
-        for line in _lines(r, m)
-        for part in _PARTS
-    )
-    return "; ".join(text) + "."
+    places = {"ends": "ends", "between": "largest between"}
+
+    def cell(row: str, column: str) -> str:
+        method, line = row.split(": ")
+        part, place = column.split(", ")
+        return r.show("mnist-morph", method, f"{part}/{line}/{places[place]}")
+
+    rows = [f"{m}: {line}" for m in BOTH for line in _lines(r, m)]
+    columns = [f"{part}, {place}" for part in _PARTS for place in places]
+    lead = "The larger of the two ends, and the largest between them; whose autoencoder it is."
+    return told(lead, "line", rows, columns, cell)
 
 
 def _peaks_between(r: Results, variant: str) -> str:
@@ -246,14 +239,12 @@ def _peaks_between(r: Results, variant: str) -> str:
 
 
 def _unsure(r: Results) -> str:
-    text = (
-        f"{line}: {listed(r, 'mnist-morph', f'unsure/{line}', (*BOTH, *_NLM.values()))}"
-        for line in _lines(r, PAPER)
+    lead = (
+        "Share of a line on which the total uncertainty exceeds 0.325 nats, the entropy of 90 % "
+        "against 10 %."
     )
-    return (
-        "share of the line on which the total uncertainty exceeds 0.325 nats, the entropy of 90 % "
-        f"against 10 %. {'; '.join(text)}."
-    )
+    columns = {line: f"unsure/{line}" for line in _lines(r, PAPER)}
+    return by_method(r, lead, "mnist-morph", (*BOTH, *_NLM.values()), columns)
 
 
 def _nlm_is_surer(r: Results, variant: str) -> str:
@@ -290,8 +281,13 @@ def _examples(
         return pd.Series(found)
 
     def measured(r: Results) -> str:
-        text = (f"{m} {spread(of(r, m).to_numpy())}" for m in (*BOTH, *_NLM.values(), *methods))
-        return f"{part} uncertainty, mean over seeds: {', '.join(text)}."
+        return told(
+            "Images are chosen by a rule, for each seed anew.",
+            "method",
+            (*BOTH, *_NLM.values(), *methods),
+            [part],
+            lambda m, _: spread(of(r, m).to_numpy()),
+        )
 
     def weigh(r: Results, variant: str) -> str:
         return all_of(above(of(r, variant), of(r, m)) for m in (_NLM[variant], *methods))
@@ -309,7 +305,7 @@ IMAGE_CLAIMS = (
     Claim(
         "section 5",
         "EMNIST gets the highest aleatoric uncertainty.",
-        lambda r: f"{_of_sets(r, 'aleatoric')}.",
+        _aleatoric,
         _emnist_is_most_ambiguous,
     ),
     Claim(

@@ -15,10 +15,15 @@ _METHOD_COLORS = {
     "BaCOUn, no doubt": "#ddaacc",
     "BaCOUn, paper": "#ee6677",
     "NLM": "#4477aa",
-    "NLM, 50": "#99bbdd",
+    "NLM, paper": "#99bbdd",
+    "NLM, paper, 50-1024": "#bbccee",
     "BNN": "#228833",
+    "BNN, dense": "#88bb88",
+    "BNN, 2 x 64": "#88bb88",
     "MC-Dropout": "#ccbb44",
+    "MC-Dropout, 50-1024": "#e6dd99",
     "GP": "#000000",
+    "GP, isotropic": "#888888",
     "Deep ensemble": "#66ccee",
 }
 _FURTHER_COLORS = ("#332288", "#44aa99", "#999933", "#882255", "#ee7733", "#0077bb", "#777777")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from reproduction.pages.claims import (
     BOTH,
-    OURS,
-    PAPER,
     Claim,
     Results,
     above,
     all_of,
     below,
-    listed,
+    by_method,
 )
 from reproduction.pages.names import PAPER_BASELINES
 from reproduction.pages.tables import number
@@ -19,15 +19,15 @@ from reproduction.pages.tables import number
 _REGIONS = ("in", "held-out", "6", "ood")
 
 
-def _by_region(r: Results, method: str, part: str) -> str:
-    return f"{method}: " + ", ".join(
-        f"{name} {r.show('wine', method, f'{part}/{name}')}" for name in _REGIONS
-    )
+def _by_region(r: Results, methods: Iterable[str], part: str) -> str:
+    columns = {name: f"{part}/{name}" for name in _REGIONS}
+    return by_method(r, f"{part.capitalize()} uncertainty.", "wine", methods, columns)
 
 
 def _auc(r: Results) -> str:
-    methods = (OURS, PAPER, *PAPER_BASELINES, "GP", "Deep ensemble")
-    return f"AUC of classes 5 against 7: {listed(r, 'wine', 'auc', methods)}."
+    methods = (*BOTH, *PAPER_BASELINES, "GP", "Deep ensemble")
+    columns = {"AUC": "auc", "AUC without copies of training rows": "auc_of_new"}
+    return by_method(r, "Class 5 against class 7.", "wine", methods, columns)
 
 
 def _is_best(r: Results, variant: str) -> str:
@@ -36,15 +36,14 @@ def _is_best(r: Results, variant: str) -> str:
 
 
 def _epistemic(r: Results) -> str:
-    text = []
+    noticed = []
     for variant in BOTH:
         areas = r.values("wine", variant, "auroc/epistemic/ood")
-        noticed = int((areas > 0.9).sum())
-        text.append(
-            f"{_by_region(r, variant, 'epistemic')}; AUROC of OOD above 0.9 in {noticed} of "
-            f"{len(areas)} seeds, smallest {number(float(areas.min()))}"
+        noticed.append(
+            f"{variant}: AUROC of OOD above 0.9 in {int((areas > 0.9).sum())} of {len(areas)} "
+            f"seeds, smallest {number(float(areas.min()))}"
         )
-    return "epistemic of " + ". ".join(text) + "."
+    return f"{'; '.join(noticed)}. {_by_region(r, BOTH, 'epistemic')}"
 
 
 def _is_less_sure(r: Results, variant: str) -> str:
@@ -56,11 +55,7 @@ def _is_less_sure(r: Results, variant: str) -> str:
 
 
 def _baselines(r: Results) -> str:
-    return (
-        "epistemic of "
-        + "; ".join(_by_region(r, m, "epistemic") for m in ("BNN", "NLM", "MC-Dropout"))
-        + "."
-    )
+    return _by_region(r, ("BNN", "NLM", "MC-Dropout"), "epistemic")
 
 
 def _are_surer(r: Results, variant: str) -> str:
@@ -72,7 +67,7 @@ def _are_surer(r: Results, variant: str) -> str:
 
 
 def _aleatoric(r: Results) -> str:
-    return "aleatoric of " + "; ".join(_by_region(r, m, "aleatoric") for m in BOTH) + "."
+    return _by_region(r, BOTH, "aleatoric")
 
 
 def _is_between(r: Results, variant: str) -> str:
@@ -81,7 +76,7 @@ def _is_between(r: Results, variant: str) -> str:
 
 
 def _mcd(r: Results) -> str:
-    return f"aleatoric of {_by_region(r, 'MC-Dropout', 'aleatoric')}."
+    return _by_region(r, ["MC-Dropout"], "aleatoric")
 
 
 def _is_largest(r: Results, variant: str) -> str:
