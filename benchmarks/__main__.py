@@ -2,8 +2,9 @@
 
     python -m benchmarks            all benchmarks
     python -m benchmarks samplers   one of them; ablations, accidents, accuracy, bounds, costs,
-                                    deferral, drift, explanations, fit_time, ood, out_of_core,
-                                    scale, scoring, serve and wide have their own records;
+                                    deferral, drift, explanations, fit_time, flows, ood,
+                                    out_of_core, scale, scoring, serve and wide have their own
+                                    records;
                                     ood-slow extends that of ood by slow methods
 
 Each measurement runs in its own process, so that its peak memory can be measured and a sampler
@@ -40,6 +41,7 @@ from benchmarks import (
     drift,
     explanations,
     fit_time,
+    flows,
     ood,
     out_of_core,
     scale,
@@ -67,6 +69,7 @@ STUDIES = {
     "drift": drift.main,
     "explanations": explanations.main,
     "fit_time": fit_time.main,
+    "flows": flows.main,
     "ood": ood.main,
     "out_of_core": out_of_core.main,
     "ood-slow": partial(ood.main, slow=True),
