@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _WIDTH = 2.4  # inches of a method's panel
 _PLANE = 2.6  # of the latent plane
+_CURVES = "solid: the digit shown; dotted: mean of all digits asked"
+_DIGITS = "small digits: what the method reads"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def turned(experiment: Experiment, first: First, records: list[Record]) -> Figur
         _Strip("angle (degrees)", angles, f"images {d}", f"{{}} {d}", f"winners {d}")
         for d in experiment.options["digits"]
     ]
-    return _drawn(first, strips, "solid: the digit shown; dotted: mean of all digits asked")
+    return _drawn(first, strips, f"{_CURVES}; {_DIGITS}")
 
 
 def noisy(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
@@ -51,7 +53,7 @@ def noisy(experiment: Experiment, first: First, records: list[Record]) -> Figure
         return None
     levels = next(iter(first.values())).arrays["levels"].astype(float)
     strip = _Strip("sd of the noise", levels, "images", "{}", every=1)
-    return _drawn(first, [strip], "solid: the digit shown; dotted: mean of all digits asked")
+    return _drawn(first, [strip], _CURVES)
 
 
 def morphs(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
@@ -69,7 +71,7 @@ def morphs(experiment: Experiment, first: First, records: list[Record]) -> Figur
             names = f"images {line}", f"{{}} {line}", f"winners {line}"
             plane = f"codes, {source}", f"line {line}"
             strips.append(_Strip(f"share of the way, {a} to {b}", at, *names, plane=plane))
-    return _drawn(first, strips, "digits: what the method reads")
+    return _drawn(first, strips, _DIGITS)
 
 
 def _drawn(first: First, strips: list[_Strip], note: str) -> Figure:
@@ -100,7 +102,8 @@ def _drawn(first: First, strips: list[_Strip], note: str) -> Figure:
                 panel.set_ylabel("nats")
             else:
                 panel.tick_params(labelleft=False)
-    legend(figure, PART_COLORS, note)
+    legend(figure, PART_COLORS)
+    figure.supxlabel(note, fontsize=8)
     return figure
 
 
