@@ -82,7 +82,7 @@ def number(value: float) -> str:
     >>> number(0.9512), number(8.7e-4), number(0.0), number(123.4)
     ('0.951', '8.7e-04', '0', '123')
     """
-    if value == 0:
+    if abs(value) < 1e-14:  # rounding errors of a spread
         return "0"
     if abs(value) < 0.002:
         return f"{value:.1e}"
