@@ -199,8 +199,8 @@ PLANE_CLAIMS = (
         "MC-Dropout fail dramatically.",
         _far,
         _only_gp_and_ours,
-        "The BNN is the paper's, 4 x 512; its ELBO has not settled. That of 2 x 64 hidden units has, "
-        "and some of its seeds are unsure there.",
+        "The BNN is the paper's, 4 x 512; its ELBO has not settled. That of 2 x 64 hidden units "
+        "has, and some of its seeds are unsure there.",
     ),
     Claim(
         "figure 2",
