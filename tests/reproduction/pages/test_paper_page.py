@@ -18,7 +18,9 @@ from reproduction.pages.claims import (
     any_of,
     below,
     negated,
+    told,
 )
+from reproduction.pages.names import baselines
 from reproduction.pages.paper_page import CLAIMS, page_text
 from reproduction.pages.readings_page import distance, readings_text
 from reproduction.pages.readme_tables import readme_text
@@ -94,6 +96,39 @@ def test_a_claim_follows_its_numbers(tmp_path):
     apart = results(0.05)
     assert [claim.weigh(apart, variant) for variant in BOTH] == [FAILS, FAILS]
     assert "| BNN | 0.901 ± 0.0010 |" in claim.measured(apart).replace("1.0e-03", "0.0010")
+
+
+def test_a_cell_that_was_not_measured_is_a_dash_unless_all_are():
+    def cell(row, column):
+        if (row, column) != ("a", "x"):
+            raise KeyError("gmm: no y of b")
+        return "1"
+
+    assert told("Lead.", "m", "ab", "xy", cell).splitlines()[-2:] == [
+        "| a | 1 | - |",
+        "| b | - | - |",
+    ]
+    with pytest.raises(KeyError, match="no y of b"):
+        told("Lead.", "m", "b", "xy", cell)
+
+
+def test_single_images_are_weighed_where_a_rule_finds_them(tmp_path):
+    """BaCOUn has 1 nat about the image that the rule chooses, the others 0.5, 0.1 elsewhere."""
+    claim = next(c for c in CLAIMS if "a BNN gets wrong" in c.statement)
+    labels = np.array([3, 3, 3], dtype=np.uint8)
+    for seed in (0, 1):
+        for method in (*baselines("mnist-examples"), *BOTH):
+            is_ours, is_bnn = method.startswith("BaCOUn"), method == "BNN"
+            wrong = np.array([3, 8, 8], dtype=np.uint8) if is_bnn else labels
+            epistemic = np.array([0.1, 1.0 + 0.1 * seed if is_ours else 0.5, 0.1])
+            arrays = {"total in": np.array([0.0, 0.2, 0.9]), "epistemic in": epistemic}
+            arrays |= {"predicted in": wrong, "labels in": labels}
+            arrays |= {f"{part} usps": np.zeros(3) for part in ("total", "epistemic")}
+            arrays |= {"predicted usps": labels, "labels usps": labels}
+            Record("mnist-examples", method, seed, "", {}, {}, 0.0, {"x": 0}, arrays).save(tmp_path)
+    results = Results(tmp_path)
+    assert [claim.weigh(results, variant) for variant in BOTH] == [HOLDS, HOLDS]
+    assert "| NLM | 0.500 ± 0 |" in claim.measured(results)
 
 
 def by_seed(*values):
