@@ -13,7 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bacoun.cli import main
-from reproduction import Experiment, Record, missing_files, names, read_experiment
+from reproduction import (
+    Experiment,
+    Record,
+    load_records,
+    missing_files,
+    names,
+    read_experiment,
+)
 
 if TYPE_CHECKING:
     from reproduction.run import OnRecord
@@ -40,6 +47,9 @@ def reproduce(
         typer.Option(help="Methods and seeds run in parallel; default: one for each core."),
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Compute nothing; show the records there are.")
+    ] = False,
     page: Annotated[
         Path | None,
         typer.Option(help="Also write the claims to this file, and the pages beside it."),
@@ -67,11 +77,15 @@ def reproduce(
                 err=True,
             )
             continue
-        with _progress(each) as on_record:
-            records = run_experiment(
-                experiment, folder, n_jobs=jobs or cpu_count(), on_record=on_record
-            )
-        _show(experiment, records, folder)
+        if recorded:
+            records = load_records(folder, each)
+        else:
+            with _progress(each) as on_record:
+                records = run_experiment(
+                    experiment, folder, n_jobs=jobs or cpu_count(), on_record=on_record
+                )
+        if records:
+            _show(experiment, records, folder)
     if page is not None:
         from reproduction.pages.blocks import write_tables
         from reproduction.pages.paper_page import write_page

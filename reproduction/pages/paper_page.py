@@ -10,7 +10,16 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from reproduction.pages.claims import BOTH, OPEN, VERDICTS, Claim, Results
+from reproduction.pages.claims import (
+    BOTH,
+    FAILS,
+    HOLDS,
+    OPEN,
+    UNDECIDED,
+    VERDICTS,
+    Claim,
+    Results,
+)
 from reproduction.pages.figures import figure_names
 from reproduction.pages.further_claims import FURTHER_CLAIMS
 from reproduction.pages.image_claims import IMAGE_CLAIMS
@@ -62,6 +71,9 @@ def _verdicts(claim: Claim, results: Results) -> list[str]:
     return found
 
 
+_PLURAL = {HOLDS: "hold", FAILS: "do not hold", UNDECIDED: "are undecided"}
+
+
 def _counts(verdicts: list[list[str]]) -> str:
     """How many claims hold, in a sentence for each column; shared ones count for the paper."""
     shared = [claim.shared for claim in CLAIMS]
@@ -70,7 +82,7 @@ def _counts(verdicts: list[list[str]]) -> str:
         ours for (_, ours), is_shared in zip(verdicts, shared, strict=True) if not is_shared
     )
     return " ".join(
-        f"{name}: {', '.join(f'{counts[v]} {v}' for v in VERDICTS if counts[v])}."
+        f"{name}: {', '.join(f'{counts[v]} {_PLURAL.get(v, v)}' for v in VERDICTS if counts[v])}."
         for name, counts in (("The paper's recipe", of_paper), ("Our default", of_ours))
     )
 

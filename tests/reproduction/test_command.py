@@ -30,6 +30,10 @@ def test_it_prints_the_table_and_writes_records_and_figures(tmp_path):
     assert (folder / "outliers" / "flow-0.json").exists()
     assert "| Flow |" in (folder / "outliers.md").read_text()
     assert (folder / "figures" / "outliers-kept.png").stat().st_size > 10_000
+    (folder / "outliers" / "flow-0.json").unlink()
+    again = reproduction("outliers", "--quick", "--recorded", cwd=tmp_path)
+    assert "Local outlier factor" in again.stdout
+    assert not (folder / "outliers" / "flow-0.json").exists()  # nothing was computed
 
 
 @pytest.mark.parametrize(
