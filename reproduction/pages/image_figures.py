@@ -56,7 +56,7 @@ def sets(experiment: Experiment, first: First, records: list[Record]) -> Figure 
     figure.legend(
         *axes[0].get_legend_handles_labels(),
         loc="outside upper center",
-        ncols=min(len(methods), 6),
+        ncols=min(len(methods), 4),
         frameon=False,
     )
     return figure
