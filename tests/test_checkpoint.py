@@ -123,6 +123,15 @@ def test_a_finished_fit_is_not_done_again(moons, tmp_path, monkeypatch):
     assert again.doubt_ == model.doubt_
 
 
+def test_what_a_killed_removal_left_is_replaced(tmp_path):
+    """Only the tensors are left of a state whose removal was interrupted."""
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.save("features", {"weights": torch.ones(2)})
+    (tmp_path / "features.checkpoint" / "model.json").unlink()
+    checkpoint.save("features", {"weights": torch.zeros(2)})
+    assert torch.equal(checkpoint.load("features")["weights"], torch.zeros(2))
+
+
 def test_a_checkpoint_changes_no_bit_of_the_fit_and_no_stream(moons, tmp_path):
     before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     plain = tiny().fit(*moons)

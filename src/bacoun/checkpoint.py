@@ -84,6 +84,8 @@ class Checkpoint:
 
     def save(self, name: str, state: State) -> None:
         """Replace the state saved under `name`."""
+        if self.load(name) is None:  # what a process left that was killed while it cleared
+            shutil.rmtree(self._path(name), ignore_errors=True)
         write_folder(state, self._path(name), overwrite=True)
         self._last_save = time.monotonic()
 

@@ -187,7 +187,7 @@ def test_the_published_autoencoder_is_asked_where_its_weights_are(folder):
 def test_the_ends_of_a_morph_read_as_their_digits():
     """By the nearest training images; the mean of all codes of a digit need not."""
     data = load_mnist(n_train=300, others=[])
-    vae = autoencoders(30, 300)["ours"]
+    vae = autoencoders(15, 300)["ours"]
     for first, last in ((0, 6), (0, 1)):
         _, images = line_between(vae, data, first, last)
         for image, digit in ((images[0], first), (images[-1], last)):

@@ -2,8 +2,8 @@
 
 Masks alternate between even and odd coordinates, so `log_prob` never reassembles the two halves of
 the points. They are stored transposed, one contiguous row for each coordinate, and a layer knows
-its own derivative instead of recording a dozen small operations. In training this is several times
-as fast as composing zuko's transforms.
+its own derivative instead of recording a dozen small operations. The more inputs, the faster this
+is than composing zuko's transforms: `python -m benchmarks flows`.
 """
 
 from __future__ import annotations
