@@ -78,7 +78,7 @@ def reproduce(
             )
             continue
         if recorded:
-            records = load_records(folder, each)
+            records = load_records(folder, experiment)
         else:
             with _progress(each) as on_record:
                 records = run_experiment(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from bacoun.atomic import atomic_write
+from reproduction.schema import Experiment
 
 Measured = tuple[dict[str, Any], dict[str, np.ndarray]]
 """What a study returns: nested tables of plain numbers, and arrays by name."""
@@ -73,9 +74,14 @@ def record_path(folder: Path, experiment: str, method: str, seed: int) -> Path:
     return folder / experiment / f"{plain}-{seed}.json"
 
 
-def load_records(folder: Path, experiment: str) -> list[Record]:
-    """All records of an experiment."""
-    return [Record.load(path) for path in sorted((folder / experiment).glob("*.json"))]
+def load_records(folder: Path, experiment: Experiment) -> list[Record]:
+    """All records of an experiment, with those that it shares with others."""
+    records = [Record.load(path) for path in sorted((folder / experiment.name).glob("*.json"))]
+    for method, (other, name) in experiment.record_of.items():
+        paths = [record_path(folder, other, name, seed) for seed in experiment.seeds]
+        shared = [Record.load(path) for path in paths if path.exists()]
+        records += [replace(record, method=method) for record in shared]
+    return records
 
 
 def number_at(record: Record, path: str) -> float | None:

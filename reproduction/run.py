@@ -58,7 +58,7 @@ def run_experiment(
         if on_record is not None:
             on_record(done, len(tasks), label)
     wanted = set(tasks)
-    return [r for r in load_records(folder, experiment.name) if (r.method, r.seed) in wanted]
+    return [r for r in load_records(folder, experiment) if (r.method, r.seed) in wanted]
 
 
 def _run_one(
@@ -66,6 +66,7 @@ def _run_one(
 ) -> str:
     if not alone:
         torch.set_num_threads(1)
+    experiment, method = experiment.origin(method)
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
@@ -105,6 +106,7 @@ def _settings(experiment: Experiment, method: str) -> dict[str, Any]:
 
 
 def _is_done(experiment: Experiment, folder: Path, method: str, seed: int) -> bool:
+    experiment, method = experiment.origin(method)
     path = record_path(folder, experiment.name, method, seed)
     return path.exists() and Record.load(path).settings == _settings(experiment, method)
 

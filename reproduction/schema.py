@@ -3,7 +3,8 @@
 title, study, seeds      what is measured, and how often
 [dataset]                kind and settings of a data set
 [options]                settings of the study
-[methods.NAME]           kind, preset and settings of a classifier
+[methods.NAME]           kind, preset and settings of a classifier, or `record_of`: another
+                         experiment and its method, whose records are shared
 [published.NAME]         the paper's numbers, printed beside ours
 columns                  which numbers the table shows
 further_columns          those of a second table
@@ -140,6 +141,14 @@ class Experiment(_File):
 
     name: str
     quick: bool
+    record_of: dict[str, tuple[str, str]] = {}
+
+    def origin(self, method: str) -> tuple[Experiment, str]:
+        """The experiment that runs a method, and the method's name there."""
+        if method not in self.record_of:
+            return self, method
+        experiment, own_name = self.record_of[method]
+        return read_experiment(experiment, quick=self.quick), own_name
 
 
 _KEYS: dict[tuple[str, ...], Iterable[str]] = {
@@ -180,14 +189,37 @@ def parse_experiment(
     if not isinstance(overlay, dict):
         raise ValueError(f"{name}.toml: quick must be a table; got {overlay!r}.")
     # Both variants are checked, so that a full run notices a mistake in [quick] as well.
-    variants = {False: _checked(f"{name}.toml", table)}
-    variants[True] = _checked(f"{name}.toml with [quick]", merged(table, overlay))
-    given = dict(variants[quick])
+    variants = {}
+    for is_quick, own in {False: table, True: merged(table, overlay)}.items():
+        place = f"{name}.toml with [quick]" if is_quick else f"{name}.toml"
+        whole, record_of = _with_shared_methods(place, own, is_quick)
+        variants[is_quick] = dict(_checked(place, whole)) | {"record_of": record_of}
+    given = variants[quick]
     if n_seeds is not None:
         if n_seeds < 1:
             raise ValueError(f"the number of seeds must be at least 1; got {n_seeds}.")
         given["seeds"] = list(range(n_seeds))
     return Experiment(name=name, quick=quick, **given)
+
+
+def _with_shared_methods(
+    place: str, table: Table, quick: bool
+) -> tuple[Table, dict[str, tuple[str, str]]]:
+    """The table with the settings of each shared method, and where the method is from."""
+    methods, record_of = dict(table.get("methods", {})), {}
+    for name, settings in methods.items():
+        match settings:
+            case {"record_of": {"experiment": str(other), "method": str(method), **rest}} if (
+                len(settings) == 1 and not rest and method in read_experiment(other).methods
+            ):
+                methods[name] = read_experiment(other, quick=quick).methods[method]
+                record_of[name] = (other, method)
+            case {"record_of": _}:
+                raise ValueError(
+                    f"{place}: methods.{name} must have nothing but record_of with the name of "
+                    f"another experiment and of one of its methods; got {settings!r}."
+                )
+    return table | {"methods": methods}, record_of
 
 
 def _checked(place: str, table: Table) -> _File:

@@ -25,7 +25,8 @@ def write_tables(folder: Path, docs: Path) -> None:
 def with_tables(folder: Path, text: str) -> str:
     """A page with the table of each experiment, and each of `TABLES`, that it has a block for."""
     for block, name in _EXPERIMENT.findall(text):
-        table = markdown_table(read_experiment(name), load_records(folder, name))
+        experiment = read_experiment(name)
+        table = markdown_table(experiment, load_records(folder, experiment))
         text = with_block(text, block, table)
     if named := [name for name in TABLES if f"<!-- {name} -->" in text]:
         results = Results(folder)

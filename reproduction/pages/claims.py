@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from reproduction.pages.tables import lines, spread
 from reproduction.results import load_records, number_at
-from reproduction.schema import names
+from reproduction.schema import names, read_experiment
 
 from bacoun.uncertainty import rank_correlation
 
@@ -27,7 +27,7 @@ class Results:
     """All records, indexed by experiment, method and the path of a number."""
 
     def __init__(self, folder: Path) -> None:
-        self.records = {name: load_records(folder, name) for name in names()}
+        self.records = {name: load_records(folder, read_experiment(name)) for name in names()}
 
     def values(self, experiment: str, method: str, path: str) -> pd.Series:
         """The value of each seed, by seed; KeyError if nothing was measured."""

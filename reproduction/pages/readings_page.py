@@ -26,7 +26,8 @@ def readings_text(folder: Path) -> str:
     """The page as Markdown."""
     text = [_OPENING]
     for name, judged in _EXPERIMENTS.items():
-        experiment, records = read_experiment(name), load_records(folder, name)
+        experiment = read_experiment(name)
+        records = load_records(folder, experiment)
         if records:
             text += [f"## {experiment.title}", "", f"`python -m reproduction {name}`", ""]
             text += [*_table(experiment, records), "", *_seeds(experiment, records, judged), ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from reproduction.results import Measured
 from reproduction.schema import Experiment, Table
 from reproduction.studies.corruptions import rotated
 from reproduction.studies.regions import load, quality_of
-from reproduction.studies.vae import autoencoders, line_between, loss_on_test_images
+from reproduction.studies.vae import autoencoders, line_between, mean_loss
 
 PARTS = ("total", "aleatoric", "epistemic")
 _SHELL_IMAGES = 5000  # enough for flows that only evaluation images are drawn from
@@ -173,15 +174,16 @@ def morph(experiment: Experiment, method: str, seed: int) -> Measured:
     Lines are those through the plane of our own autoencoder, and, where there is one, of the one
     that the paper used. `unsure` is the share of a line on which the prediction is unsure.
     """
-    data = load(experiment.dataset, seed)
+    data, options = load(experiment.dataset, seed), experiment.options
     model, _ = fitted(experiment, method, seed, data)
-    options = experiment.options
+    asked = slice(options.get("n_images"))  # all test images, if nothing is said
+    data = replace(data, test_points=data.test_points[asked], test_labels=data.test_labels[asked])
     numbers: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
     some = slice(None, 2000)
     arrays["code labels"] = data.test_labels[some].astype(np.uint8)
     for source, vae in autoencoders(options["epochs"], options["n_vae"]).items():
-        numbers.setdefault("vae_loss", {})[source] = loss_on_test_images(vae)
+        numbers.setdefault("vae_loss", {})[source] = mean_loss(vae, data.test_points)
         arrays[f"codes, {source}"] = vae.codes(data.test_points[some])
         for first, last in options["between"]:
             name = f"{first} to {last}, {source}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,12 @@ _N_BOUNDARIES = 12  # single draws whose decision boundaries are drawn
 
 def load(dataset: Table, seed: int) -> Dataset:
     """The data set of an experiment, drawn or split with this seed."""
-    settings = dict(dataset)
+    return _load(json.dumps(dataset), seed)
+
+
+@lru_cache(maxsize=1)  # methods of an experiment share it, and images take seconds to read
+def _load(dataset: str, seed: int) -> Dataset:
+    settings = json.loads(dataset)
     return DATASETS[settings.pop("kind")](random_state=seed, **settings)
 
 

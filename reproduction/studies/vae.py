@@ -113,11 +113,11 @@ def _with_weights(weights: Mapping[str, np.ndarray]) -> VAE:
 
 
 @torch.no_grad()
-def loss_on_test_images(vae: VAE) -> float:
-    """Mean loss over MNIST's test images, with one draw of the code for each."""
-    images = torch.from_numpy(load_images("mnist", "test")[0])[:, None]
+def mean_loss(vae: VAE, images: np.ndarray) -> float:
+    """Mean loss over images (N, 28, 28), with one draw of the code for each."""
+    chunks = torch.from_numpy(images)[:, None].split(_CHUNK)
     with seeded(torch.Generator().manual_seed(0)):
-        return float(np.mean([float(vae.loss(chunk)) for chunk in images.split(_CHUNK)]))
+        return float(np.mean([float(vae.loss(chunk)) for chunk in chunks]))
 
 
 def _published() -> VAE | None:

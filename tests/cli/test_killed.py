@@ -15,7 +15,7 @@ from sklearn.datasets import load_iris
 from bacoun.tabular import TableModel
 
 IRIS = load_iris(as_frame=True).frame
-N_MANY = 60_000
+N_MANY = 25_000
 KILLS = 5
 
 

@@ -277,8 +277,8 @@ def test_nuts_on_the_whitened_density_agrees_with_hmc(small_head):
 @pytest.mark.parametrize(
     ("head", "repeats"),
     [
-        (HMC(prior_scale=1.0, n_draws=64, n_chains=32, n_warmup=25, n_iterations=16), 80),
-        (NUTS(prior_scale=1.0, n_draws=64, n_chains=1, n_warmup=100, n_iterations=128), 32),
+        (HMC(prior_scale=1.0, n_draws=64, n_chains=32, n_warmup=25, n_iterations=16), 48),
+        (NUTS(prior_scale=1.0, n_draws=64, n_chains=1, n_warmup=100, n_iterations=128), 20),
     ],
     ids=["hmc", "nuts"],
 )

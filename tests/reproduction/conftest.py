@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from reproduction.datasets.unpack import CIFAR, EMNIST_BALANCED, EMNIST_LETTERS, write_idx
+from reproduction.studies.images import as_bytes
+from reproduction.studies.regions import _load
 from scipy import ndimage
 
 from reproduction.datasets import load_images
@@ -22,10 +25,46 @@ _METHODS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _fresh_data():
+    """Data sets are read again, because tests replace the files behind them."""
+    _load.cache_clear()
+
+
 @pytest.fixture
 def small_methods():
     """BaCOUn, NLM and a deep ensemble, as the settings of an experiment."""
     return {name: dict(settings) for name, settings in _METHODS.items()}
+
+
+@pytest.fixture(scope="session")
+def image_folder(tmp_path_factory):
+    """scikit-learn's digits at 28 x 28 in place of MNIST; altered ones in place of the others."""
+    root = tmp_path_factory.mktemp("data")
+    shades, labels = _large_digits()
+    large = as_bytes(shades)
+    (root / "mnist").mkdir()
+    for stem, rows in (("train", slice(0, 500)), ("t10k", slice(500, 800))):
+        write_idx(root / "mnist" / f"{stem}-images-idx3-ubyte.gz", large[rows])
+        write_idx(root / "mnist" / f"{stem}-labels-idx1-ubyte.gz", labels[rows].astype(np.uint8))
+    (root / "usps").mkdir()
+    half = large[:60, ::2, ::2]
+    parts = {f"{s}_images": half for s in ("train", "test")}
+    np.savez(root / "usps" / "usps.npz", **parts, train_labels=labels[:60], test_labels=labels[:60])
+    (root / "emnist").mkdir()
+    for name in (EMNIST_LETTERS, EMNIST_BALANCED):
+        np.savez(root / "emnist" / name, images=large[:60].swapaxes(1, 2), labels=labels[:60])
+    (root / "cifar10").mkdir()
+    colors = np.random.default_rng(0).integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
+    np.savez(root / "cifar10" / CIFAR, images=colors, labels=labels[:60])
+    return root
+
+
+def _large_digits():
+    """scikit-learn's digits at 28 x 28, and their labels."""
+    splits = [load_images("digits", split) for split in ("train", "test")]
+    images, labels = (np.concatenate(parts) for parts in zip(*splits, strict=True))
+    return ndimage.zoom(images, (1, 3.5, 3.5), order=1).clip(0, 1), labels
 
 
 @pytest.fixture
@@ -40,11 +79,7 @@ def cache(monkeypatch, tmp_path_factory):
 def files_read(monkeypatch, cache):
     """scikit-learn's digits at 28 x 28 in place of every file; which were read, and their parts."""
     read = []
-    images, labels = (
-        np.concatenate(pair)
-        for pair in zip(*(load_images("digits", split) for split in ("train", "test")), strict=True)
-    )
-    large = ndimage.zoom(images, (1, 3.5, 3.5), order=1).clip(0, 1)
+    large, labels = _large_digits()
     rows = {("mnist", "train"): slice(0, 600), ("mnist", "test"): slice(600, 900)}
 
     def stand_in(name, split="train"):

@@ -23,7 +23,7 @@ def reproduction(*words, cwd=None):
 
 
 def test_it_prints_the_table_and_writes_records_and_figures(tmp_path):
-    run = reproduction("outliers", "--quick", cwd=tmp_path)
+    run = reproduction("outliers", "--quick", "--jobs", "1", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert "Local outlier factor" in run.stdout
     folder = tmp_path / "results" / "quick"

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from reproduction.datasets.unpack import CIFAR, EMNIST_BALANCED, EMNIST_LETTERS, write_idx
 from reproduction.pages.figures import draw_figures
 from reproduction.pages.tables import markdown_table
 from reproduction.pages.tables import number as shown
 from reproduction.run import run_experiment
-from reproduction.studies.images import as_bytes, rotated, typical
-from reproduction.studies.vae import VAE, autoencoders, line_between, loss_on_test_images
-from scipy import ndimage
+from reproduction.studies.images import rotated, typical
+from reproduction.studies.vae import VAE, autoencoders, line_between, mean_loss
 
 from reproduction import load_records, missing_files, read_experiment
 from reproduction.datasets import load_images, load_mnist
@@ -25,36 +23,9 @@ BACOUN = SMALL | {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """scikit-learn's digits at 28 x 28 in place of MNIST; altered ones in place of the others."""
-    root = tmp_path_factory.mktemp("data")
-    images, labels = (np.concatenate(p) for p in zip(*map(digits, ("train", "test")), strict=True))
-    large = as_bytes(ndimage.zoom(images, (1, 3.5, 3.5), order=1))
-    (root / "mnist").mkdir()
-    for stem, rows in (("train", slice(0, 500)), ("t10k", slice(500, 800))):
-        write_idx(root / "mnist" / f"{stem}-images-idx3-ubyte.gz", large[rows])
-        write_idx(root / "mnist" / f"{stem}-labels-idx1-ubyte.gz", labels[rows].astype(np.uint8))
-    (root / "usps").mkdir()
-    half = large[:60, ::2, ::2]
-    parts = {f"{s}_images": half for s in ("train", "test")}
-    np.savez(root / "usps" / "usps.npz", **parts, train_labels=labels[:60], test_labels=labels[:60])
-    (root / "emnist").mkdir()
-    for name in (EMNIST_LETTERS, EMNIST_BALANCED):
-        np.savez(root / "emnist" / name, images=large[:60].swapaxes(1, 2), labels=labels[:60])
-    (root / "cifar10").mkdir()
-    colors = np.random.default_rng(0).integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
-    np.savez(root / "cifar10" / CIFAR, images=colors, labels=labels[:60])
-    return root
-
-
-def digits(split):
-    return load_images("digits", split)
-
-
 @pytest.fixture(autouse=True)
-def here(folder, tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("BACOUN_DATA", str(folder))
+def here(image_folder, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("BACOUN_DATA", str(image_folder))
     monkeypatch.setenv("BACOUN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
@@ -156,9 +127,9 @@ def test_images_to_show_are_chosen_by_rule_and_not_passed_on(tmp_path, monkeypat
     experiment = small("mnist-examples", methods, n_images=40)
     records = run_experiment(experiment, tmp_path)
     assert [name for name in records[0].arrays if name.startswith("images")] == ["images boundary"]
-    assert draw_figures(experiment, load_records(tmp_path, "mnist-examples"), tmp_path)
+    assert draw_figures(experiment, load_records(tmp_path, experiment), tmp_path)
     monkeypatch.setenv("BACOUN_DATA", str(tmp_path))
-    assert not draw_figures(experiment, load_records(tmp_path, "mnist-examples"), tmp_path)
+    assert not draw_figures(experiment, load_records(tmp_path, experiment), tmp_path)
 
 
 def test_a_morph_walks_from_one_digit_to_the_other(tmp_path):
@@ -172,16 +143,17 @@ def test_a_morph_walks_from_one_digit_to_the_other(tmp_path):
     assert draw_figures(experiment, records, tmp_path)
 
 
-def test_the_published_autoencoder_is_asked_where_its_weights_are(folder):
+def test_the_published_autoencoder_is_asked_where_its_weights_are(image_folder):
     vae = autoencoders(1, 200)["ours"]
-    (folder / "vae").mkdir()
+    (image_folder / "vae").mkdir()
     weights = {name: weight.numpy() for name, weight in vae.state_dict().items()}
-    path = folder / "vae" / "dl4g_vae_2d_mnist.npz"
+    path = image_folder / "vae" / "dl4g_vae_2d_mnist.npz"
     np.savez(path, **weights)
     found = autoencoders(1, 200)
     path.unlink()
     assert list(found) == ["ours", "published"]
-    assert loss_on_test_images(found["published"]) == pytest.approx(loss_on_test_images(vae))
+    images = load_images("mnist", "test")[0]
+    assert mean_loss(found["published"], images) == pytest.approx(mean_loss(vae, images))
 
 
 def test_the_ends_of_a_morph_read_as_their_digits():
@@ -197,10 +169,11 @@ def test_the_ends_of_a_morph_read_as_their_digits():
 
 def test_the_autoencoder_learns_and_is_kept(monkeypatch):
     vae, untrained = (autoencoders(epochs, 300)["ours"] for epochs in (3, 0))
-    assert loss_on_test_images(vae) < 0.8 * loss_on_test_images(untrained)
+    images = load_images("mnist", "test")[0]
+    assert mean_loss(vae, images) < 0.8 * mean_loss(untrained, images)
     monkeypatch.setattr("reproduction.studies.vae.train", None)  # nothing may be trained now
     again = autoencoders(3, 300)["ours"]
     assert isinstance(again, VAE)
-    assert loss_on_test_images(again) == loss_on_test_images(vae)
-    codes = vae.codes(load_images("mnist", "test")[0][:4])
+    assert mean_loss(again, images) == mean_loss(vae, images)
+    codes = vae.codes(images[:4])
     assert vae.images(codes).shape == (4, 28, 28)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from reproduction.results import Record, across_seeds, load_records, number_at, record_path
 from reproduction.run import run_experiment
-from reproduction.schema import parse_experiment
+from reproduction.schema import parse_experiment, read_experiment
 
 SMALL = """
 title = "Small moons"
@@ -126,12 +126,26 @@ def test_side_by_side_gives_the_same_numbers(run, experiment, tmp_path):
         )
 
 
-def test_a_damaged_record_is_named(tmp_path):
+def test_a_damaged_record_is_named(experiment, tmp_path):
     path = tmp_path / "small" / "nlm-0.json"
     path.parent.mkdir()
     path.write_text("{")
     with pytest.raises(ValueError, match="is not a record; delete it and run again"):
-        load_records(tmp_path, "small")
+        load_records(tmp_path, experiment)
+
+
+def test_a_shared_method_is_run_once_where_it_is_from(tmp_path):
+    text = SMALL.partition("[methods")[0].replace("seeds = [0, 1]", "seeds = [0]").partition("[opt")
+    text = text[0] + '[methods.X]\nrecord_of = { experiment = "gmm", method = "Deep ensemble" }\n'
+    sharing = parse_experiment("sharing", text, quick=True)
+    assert sharing.methods["X"] == read_experiment("gmm", quick=True).methods["Deep ensemble"]
+    done = []
+    (record,) = run_experiment(sharing, tmp_path, on_record=lambda *what: done.append(what))
+    assert [what[:2] for what in done] == [(0, 1), (1, 1)]
+    assert (record.method, record.command) == ("X", "python -m reproduction gmm --quick")
+    assert [path.parent.name for path in tmp_path.glob("*/*.json")] == ["gmm"]
+    run_experiment(sharing, tmp_path, on_record=lambda *what: done.append(what))
+    assert done[2:] == [(1, 1, "")]
 
 
 def test_numbers_are_found_by_path_and_in_order_of_seeds():

@@ -35,6 +35,21 @@ def test_quick_overlays_speak_of_methods_that_exist(name):
     assert set(full.methods) == set(quick.methods)
 
 
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_shared_method_was_fitted_to_the_same_data_and_asked_as_much(name, quick):
+    experiment = read_experiment(name, quick=quick)
+    for method in experiment.record_of:
+        origin, own_name = experiment.origin(method)
+        assert own_name not in origin.record_of
+        assert origin.study == experiment.study
+        assert set(experiment.seeds) <= set(origin.seeds)
+        assert experiment.options.items() <= origin.options.items()
+        # Test points are drawn apart from those of the fit and of the regions.
+        ours, theirs = experiment.dataset, origin.dataset
+        assert {**ours, "n_test": 0} == {**theirs, "n_test": 0}
+
+
 def test_every_toml_file_has_a_place_in_the_order():
     from importlib.resources import files
 
@@ -71,6 +86,14 @@ def test_merging_reaches_into_tables_and_leaves_its_inputs_alone():
         (
             SMALL.replace("seeds = [0]\n", "seeds = 0\n"),
             r"with \[quick\]: seeds must be a .* got 0",
+        ),
+        (
+            SMALL.replace('kind = "nlm"', 'record_of = { experiment = "gmm", method = "XYZ" }'),
+            "methods.A must have nothing but record_of .* one of its methods; got {'record_of'",
+        ),
+        (
+            SMALL.replace('kind = "nlm"', 'record_of = { experiment = "xyz", method = "NLM" }'),
+            "the experiment must be one of .*; got 'xyz'",
         ),
         ("quick = 3\n" + SMALL.partition("[quick]")[0], "quick must be a table; got 3"),
     ],

@@ -55,7 +55,7 @@ def test_the_log_density_of_the_mixture_integrates_to_one():
 
 
 def test_pathology_tells_far_points_from_data_by_bacoun_features():
-    experiment = read_experiment("pathology", quick=True)
+    experiment = read_experiment("pathology")
     numbers, arrays = STUDIES["pathology"](experiment, "BaCOUn, 2 x 64", 0)
     assert numbers["logistic"]["edge"] > 0.85
     assert set(arrays) >= {"map logistic", "map naive bayes", "edge"}
