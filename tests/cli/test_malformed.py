@@ -498,15 +498,7 @@ def test_invalid_paths(run, model, tmp_path):
 
 @pytest.mark.parametrize(
     ("verb", "case"),
-    [
-        ("fit", "empty"),
-        ("fit", "latin-1"),
-        ("fit", "short row, first"),
-        ("fit", "Parquet, cut"),
-        ("predict", "packed, cut"),
-        ("predict", "NUL in a row"),
-        ("predict", "name twice"),
-    ],
+    [("fit", "Parquet, cut"), ("predict", "NUL in a row")],  # all others run in this process
 )
 def test_the_command_refuses_a_file_that_is_not_a_table(model, tmp_path, verb, case):
     suffix, spoil, expected = BROKEN[case]
@@ -519,9 +511,8 @@ def test_the_command_refuses_a_file_that_is_not_a_table(model, tmp_path, verb, c
     assert_one_line(answer, expected, tmp_path)
 
 
-@pytest.mark.parametrize("case", ["no age", "age inf", "dose x"])
-def test_the_command_refuses_a_table_that_does_not_fit(model, tmp_path, case):
-    content, expected = UNFIT[case]
+def test_the_command_refuses_a_table_that_does_not_fit(model, tmp_path):
+    content, expected = UNFIT["no age"]
     put(tmp_path, "table.csv", content)
     answer = command(tmp_path, "predict", model, "table.csv", "--out", "scored.csv")
     assert_one_line(answer, expected, tmp_path)

@@ -171,7 +171,7 @@ HARD = {
     "all zero": (torch.zeros(30, 4), torch.arange(30) % 2),
     "ten points": (torch.randn(10, 20, generator=seed(1)), torch.arange(10) % 3),
     "two classes": (torch.randn(60, 5, generator=seed(2)), torch.arange(60) % 2),
-    "fifty classes": (torch.randn(300, 8, generator=seed(3)), torch.arange(300) % 50),
+    "twenty classes": (torch.randn(120, 8, generator=seed(3)), torch.arange(120) % 20),
     "huge features": (1e4 * torch.randn(60, 5, generator=seed(4)), torch.arange(60) % 2),
 }
 

@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from reproduction.__main__ import app
+
+from bacoun.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +25,7 @@ def reproduction(*words, cwd=None):
     )
 
 
-def test_it_prints_the_table_and_writes_records_and_figures(tmp_path):
+def test_it_prints_the_table_and_writes_records_and_figures(tmp_path, capsys, monkeypatch):
     run = reproduction("outliers", "--quick", "--jobs", "1", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert "Local outlier factor" in run.stdout
@@ -31,8 +34,9 @@ def test_it_prints_the_table_and_writes_records_and_figures(tmp_path):
     assert "| Flow |" in (folder / "outliers.md").read_text()
     assert (folder / "figures" / "outliers-kept.png").stat().st_size > 10_000
     (folder / "outliers" / "flow-0.json").unlink()
-    again = reproduction("outliers", "--quick", "--recorded", cwd=tmp_path)
-    assert "Local outlier factor" in again.stdout
+    monkeypatch.chdir(tmp_path)
+    main(["outliers", "--quick", "--recorded"], app=app)
+    assert "Local outlier factor" in capsys.readouterr().out
     assert not (folder / "outliers" / "flow-0.json").exists()  # nothing was computed
 
 
@@ -45,12 +49,15 @@ def test_it_prints_the_table_and_writes_records_and_figures(tmp_path):
         ([], "Missing argument"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_two(words, sentence, tmp_path):
-    run = reproduction(*words, cwd=tmp_path)
-    assert run.returncode == 2
-    assert run.stdout == ""
-    assert sentence in run.stderr
-    assert len(run.stderr.strip().splitlines()) == 1
+def test_a_mistake_is_one_line_and_exit_code_two(words, sentence, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(words, app=app)
+    assert ended.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+    assert len(err.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
