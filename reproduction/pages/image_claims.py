@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pandas as pd
 from reproduction.pages.claims import (
     BOTH,
     OURS,
     PAPER,
-    Cell,
     Claim,
     Results,
     above,
@@ -37,42 +36,60 @@ _NLM = {PAPER: "NLM, paper", OURS: "NLM"}  # recipe against recipe, default agai
 _BNNS = ("BNN", "BNN, dense")
 _ANGLES = (0, 90, 180, 270)
 
+Place = tuple[str, str]
+"""An experiment and one of its methods."""
 
-def _of_sets(r: Results, lead: str, methods: Iterable[str], cell: Cell) -> str:
-    """A row for each method, a column for each set; `cell` takes the method and the set's key."""
+_SIZES = {"20,000 images": "mnist", "60,000 images": "mnist-full"}  # to train on
+_AT_BOTH_SIZES: dict[str, Place] = {
+    f"{method}, {size}": (experiment, method)
+    for method in BOTH
+    for size, experiment in _SIZES.items()
+}
+_BOTH_WEIGHED = "Both numbers of training images are weighed."
+
+
+def _of_sets(r: Results, lead: str, rows: Mapping[str, Place], parts: Iterable[str]) -> str:
+    """A row for each experiment and method, a column for each set."""
     keys = {name: key for key, name in _SETS.items()}
-    return told(lead, "method", methods, keys, lambda m, name: cell(m, keys[name]))
+
+    def cell(row: str, name: str) -> str:
+        experiment, method = rows[row]
+        paths = (f"{part}/{keys[name]}" for part in parts)
+        return " + ".join(r.show(experiment, method, path) for path in paths)
+
+    return told(lead, "method", rows, keys, cell)
 
 
-def _both_parts(r: Results, methods: Iterable[str] = BOTH) -> str:
-    def cell(m: str, key: str) -> str:
-        return " + ".join(r.show("mnist", m, f"{part}/{key}") for part in _PARTS)
-
-    return _of_sets(r, "Epistemic + aleatoric uncertainty.", methods, cell)
+def _intuition(r: Results) -> str:
+    lead = f"Epistemic + aleatoric uncertainty. {_BOTH_WEIGHED}"
+    return _of_sets(r, lead, _AT_BOTH_SIZES, _PARTS)
 
 
 def _aleatoric(r: Results) -> str:
-    def cell(m: str, key: str) -> str:
-        return r.show("mnist", m, f"aleatoric/{key}")
-
-    return _of_sets(r, "Aleatoric uncertainty.", BOTH, cell)
+    lead = f"Aleatoric uncertainty. {_BOTH_WEIGHED}"
+    return _of_sets(r, lead, _AT_BOTH_SIZES, ("aleatoric",))
 
 
 def _cifar_is_strangest(r: Results, variant: str) -> str:
-    def of(part: str, name: str) -> pd.Series:
-        return r.values("mnist", variant, f"{part}/{name}")
-
     others = ("usps", "emnist-balanced")
-    return all_of(
-        [above(of("epistemic", "cifar10"), of("epistemic", name)) for name in ("in", *others)]
-        + [below(of("aleatoric", "cifar10"), of("aleatoric", name)) for name in others]
-    )
+    verdicts = []
+    for experiment in _SIZES.values():
+        epistemic, aleatoric = (
+            {name: r.values(experiment, variant, f"{part}/{name}") for name in _SETS}
+            for part in _PARTS
+        )
+        verdicts += [above(epistemic["cifar10"], epistemic[name]) for name in ("in", *others)]
+        verdicts += [below(aleatoric["cifar10"], aleatoric[name]) for name in others]
+    return all_of(verdicts)
 
 
 def _emnist_is_most_ambiguous(r: Results, variant: str) -> str:
-    own = {name: r.values("mnist", variant, f"aleatoric/{name}") for name in _SETS}
-    emnist = own.pop("emnist-balanced")
-    return all_of(above(emnist, other) for other in own.values())
+    verdicts = []
+    for experiment in _SIZES.values():
+        own = {name: r.values(experiment, variant, f"aleatoric/{name}") for name in _SETS}
+        emnist = own.pop("emnist-balanced")
+        verdicts += [above(emnist, other) for other in own.values()]
+    return all_of(verdicts)
 
 
 def _apart(r: Results) -> str:
@@ -104,7 +121,9 @@ def _nlm_is_sure_of_it(r: Results, variant: str) -> str:
 
 
 def _kinds(r: Results) -> str:
-    return _both_parts(r, ("MC-Dropout, paper", *_BNNS))
+    methods = ("MC-Dropout, paper", *_BNNS)
+    rows = {method: ("mnist", method) for method in methods}
+    return _of_sets(r, "Epistemic + aleatoric uncertainty.", rows, _PARTS)
 
 
 def _one_kind_dominates(r: Results, variant: str) -> str:
@@ -296,7 +315,7 @@ IMAGE_CLAIMS = (
     Claim(
         "appendix F",
         "CIFAR gets the highest epistemic uncertainty and less aleatoric than USPS and EMNIST.",
-        _both_parts,
+        _intuition,
         _cifar_is_strangest,
     ),
     Claim(
