@@ -169,7 +169,9 @@ def pathology(classifier: str) -> Draw:
 
 def outlier_flow(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
     """The data with its outliers, the flow's boundary, and its log density."""
-    record = first["Flow"]
+    record = first.get("Flow")
+    if record is None:
+        return None
     points, outlier = record.arrays["points"].astype(float), record.arrays["is outlier"]
     figure, axes = new_grid(1, 3, size=3.2)
     left, middle, right = axes[0]
@@ -193,7 +195,9 @@ def outlier_flow(experiment: Experiment, first: First, records: list[Record]) ->
 
 def outlier_kept(experiment: Experiment, first: First, records: list[Record]) -> Figure | None:
     """The k most likely points."""
-    record = first["Flow"]
+    record = first.get("Flow")
+    if record is None:
+        return None
     points, outlier = record.arrays["points"].astype(float), record.arrays["is outlier"]
     likely = record.arrays["scores"].argsort()[::-1]
     kept = experiment.options["kept"]
