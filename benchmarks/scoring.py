@@ -122,14 +122,15 @@ def parts(model: BaCOUnClassifier, rows: np.ndarray, n_rows: int = 2048) -> dict
     """What each part of a block costs, on one thread; the best of some."""
     torch.set_num_threads(1)
     points = model._standardized(rows[:n_rows])
-    features, scores = model._predictor.look(points)[:2]
+    features, scores = model.features_.transform(points), model._predictor.unfamiliarity(points)
+    epistemic = model._predictor.disagreement(features)
     predictive, doubt = model.posterior_._predictive(features.dtype), model.doubt_
     coordinates = torch.addmm(predictive.offset, features, predictive.basis)
     costs = {
         "standardize": best_of(lambda: model._standardized(rows[:n_rows])),
         "network": best_of(lambda: model.features_.transform_with_log_odds(points)),
-        "flows": best_of(lambda: model.boundary_.log_prob(points)),
-        "doubt": best_of(lambda: doubt.probability(doubt.score(scores))),
+        "flows, Gaussians": best_of(lambda: model._predictor.unfamiliarity(points)),
+        "doubt": best_of(lambda: doubt.surprise(scores, epistemic)),
         "coordinates": best_of(lambda: torch.addmm(predictive.offset, features, predictive.basis)),
         "logits": best_of(lambda: coordinates @ predictive.weights),
         "coordinates, logits, moments": best_of(lambda: predictive.moments(features)),

@@ -130,5 +130,8 @@ def over_cases(by_case: dict[str, dict[str, float]]) -> tuple[dict[str, Any], An
 
 
 def _small(array: np.ndarray) -> np.ndarray:
-    """In half precision, which is more than a figure can show."""
-    return array.astype(np.float16) if array.dtype.kind == "f" else array
+    """In half precision, which is more than a figure can show; in single if that overflows."""
+    if array.dtype.kind != "f":
+        return array
+    too_large = np.abs(array).max(initial=0) > np.finfo(np.float16).max
+    return array.astype(np.float32 if too_large else np.float16)

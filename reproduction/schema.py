@@ -50,6 +50,7 @@ _ORDER = (  # of the paper
     "left-out-choice",
     "left-out",
     "log-loss",
+    "disentanglement",
     "choice",
     "shifts",
     "mnist",

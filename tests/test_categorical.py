@@ -104,7 +104,7 @@ def test_a_table_of_categories_alone(fast, table):
     X, y = table
     model = fast(categorical_features=[0, 1], **THOROUGH).fit(X[:, [0, 2]], y)
     assert model.score(X[:, [0, 2]], y) > 0.95
-    assert list(model.doubt_.tails) == ["categories"]
+    assert list(model.doubt_.views) == ["categories"]
     usual, unseen = model.ood_score([[0, 1], [9, 9]])
     assert unseen > usual + 1
 

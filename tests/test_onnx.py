@@ -20,6 +20,7 @@ from reproduction.datasets import gaussian_mixture
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
+OOD = ("ood_score", "ood_probability", "rows_like_this")
 PARTS = ("total", "aleatoric", "epistemic")
 
 
@@ -66,9 +67,9 @@ def assert_agrees(model, X, path):
     for part in PARTS:
         assert found[part].shape == (len(X),)
         np.testing.assert_allclose(found[part], getattr(expected, part), **close, err_msg=part)
-    assert ("ood_score" in found) == ("p_ood" in found) == (model.doubt_ is not None)
+    assert ("ood_score" in found) == ("ood_probability" in found) == (model.doubt_ is not None)
     if model.doubt_ is not None:
-        np.testing.assert_allclose(found["p_ood"], expected.ood_probability, **close)
+        np.testing.assert_allclose(found["ood_probability"], expected.ood_probability, **close)
         # A score has no upper end; what overflows in single precision is infinitely unfamiliar.
         score, said = (np.minimum(each, 1e30) for each in (found["ood_score"], model.ood_score(X)))
         np.testing.assert_allclose(score, said, rtol=1e-4, atol=1e-3)
@@ -144,19 +145,19 @@ def test_the_graph_agrees_on_one_column(fast, moons, tmp_path):
 @pytest.mark.parametrize("joint_softmax", [False, True])
 def test_without_a_density_the_graph_agrees_on_the_edge(fast, moons, tmp_path, joint_softmax):
     model = fast(boundary=Box()).set_params(features__joint_softmax=joint_softmax).fit(*moons)
-    assert list(model.doubt_.tails) == ["edge"]
+    assert list(model.doubt_.views) == ["edge"]
     assert_agrees(model, near_and_far(moons[0]), tmp_path / "model.onnx")
 
 
 def test_the_graph_keeps_the_laws_of_uncertainty(fast, moons, tmp_path):
     export_onnx(fast().fit(*moons), tmp_path / "model.onnx")
     found = run(tmp_path / "model.onnx", near_and_far(moons[0]))
-    assert list(found) == ["probabilities", *PARTS, "ood_score", "p_ood"]
+    assert list(found) == ["probabilities", *PARTS, *OOD]
     np.testing.assert_allclose(found["probabilities"].sum(axis=1), 1, atol=1e-6)
     assert (found["epistemic"] >= 0).all()
     assert (found["total"] <= np.float32(np.log(2))).all()
     np.testing.assert_allclose(found["aleatoric"] + found["epistemic"], found["total"], atol=1e-6)
-    assert ((found["p_ood"] >= 0) & (found["p_ood"] <= 1)).all()
+    assert ((found["ood_probability"] >= 0) & (found["ood_probability"] <= 1)).all()
 
 
 def test_nan_gives_nan(fast, moons, tmp_path):
@@ -232,7 +233,7 @@ def table(fast):
 def test_the_graph_agrees_on_a_table_of_all_kinds_of_columns(table, tmp_path):
     names = table.encoder.feature_names_
     assert {"ward", "dose missing", "seen", "seen month", "seen weekday", "smoker"} < set(names)
-    assert list(table.classifier.doubt_.tails) == ["density", "numbers", "categories"]
+    assert set(table.classifier.doubt_.views) == {"density", "categories"}
     points = table.encoder.transform(make_table(100, 1))
     X = with_unseen_codes(points, table.encoder.categorical_features_)
     far = points.copy()
@@ -258,7 +259,7 @@ def test_the_graph_agrees_on_a_table_of_categories_alone(fast, tmp_path, n_class
     X[:, 2] = np.where(rng.random(200) < 0.9, X[:, 1], X[:, 2])
     y = (X[:, 1] + rng.integers(0, 2, 200)) % n_classes
     model = fast(categorical_features=range(4)).fit(X, y)
-    assert list(model.doubt_.tails) == ["categories"]
+    assert list(model.doubt_.views) == ["categories"]
     assert_agrees(model, with_unseen_codes(X, range(4)), tmp_path / "model.onnx")
 
 

@@ -37,13 +37,12 @@ def test_update_leaves_flow_network_and_units_alone(fast, blobs):
     X, y = blobs
     model = fast().fit(X[:60], y[:60])
     network, density = weights_of(model.features_.module_), model.log_density(X)
-    ood, doubt, mean = model.ood_probability(X), model.doubt_, model.mean_.copy()
+    doubt, mean = model.doubt_, model.mean_.copy()
     assert model.update(X, y) is model
     for name, value in weights_of(model.features_.module_).items():
         assert torch.equal(value, network[name])
     np.testing.assert_array_equal(model.log_density(X), density)
-    np.testing.assert_array_equal(model.ood_probability(X), ood)
-    assert (model.doubt_.tails, model.doubt_.ood_prior) == (doubt.tails, doubt.ood_prior)
+    assert (model.doubt_.views, model.doubt_.total) == (doubt.views, doubt.total)
     assert model.doubt_.disagreement != doubt.disagreement  # it speaks of the new posterior
     np.testing.assert_array_equal(model.mean_, mean)
 

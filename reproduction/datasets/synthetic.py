@@ -36,9 +36,15 @@ def gaussian_mixture(
     return mean_factor * _PRINTED_MEANS[labels] + noise, labels
 
 
+def gaussian_mixture_posterior(points: np.ndarray, mean_factor: float = _MEAN_FACTOR) -> np.ndarray:
+    """True probabilities (N, 3) of the label given the point."""
+    probabilities: np.ndarray = softmax(_exponents(points, mean_factor), axis=1)
+    return probabilities
+
+
 def gaussian_mixture_entropy(points: np.ndarray, mean_factor: float = _MEAN_FACTOR) -> np.ndarray:
     """True entropy (N,) of the label given the point, in nats: what no model can remove."""
-    probabilities = softmax(_exponents(points, mean_factor), axis=1)
+    probabilities = gaussian_mixture_posterior(points, mean_factor)
     return -(probabilities * np.log(np.maximum(probabilities, 1e-300))).sum(axis=1)
 
 

@@ -7,6 +7,7 @@ from reproduction.schema import Experiment
 from reproduction.studies.attack import attack
 from reproduction.studies.choice import choice
 from reproduction.studies.diagnosis import diagnosis
+from reproduction.studies.disentanglement import disentanglement
 from reproduction.studies.gp_limit import gp_limit
 from reproduction.studies.halo import halo
 from reproduction.studies.images import examples, image_sets, morph, noise, rotations
@@ -34,6 +35,7 @@ STUDIES: dict[str, Callable[[Experiment, str, int], Measured]] = {
     "shifts": shifts,
     "diagnosis": diagnosis,
     "gp-limit": gp_limit,
+    "disentanglement": disentanglement,
 }
 
 __all__ = ["STUDIES"]

@@ -33,7 +33,7 @@ DETECTORS: dict[str, Callable[..., Detector]] = {
     "lof": local_outlier_factor,
     "mahalanobis": mahalanobis,
 }
-SCORES = ("ood_score", "epistemic", "total", "rarity")
+SCORES = ("ood_score", "epistemic", "aleatoric", "total", "rarity")
 
 
 def left_out(experiment: Experiment, method: str, seed: int) -> Measured:
@@ -99,7 +99,7 @@ def _of_classifier(data: Dataset, model: Any) -> dict[str, float]:
     known, unknown = (model.evaluate(data.regions[name]) for name in ("in", "out"))
     measured = {
         name: auroc(getattr(known, name), getattr(unknown, name))
-        for name in ("ood_score", "epistemic", "total")
+        for name in ("ood_score", "epistemic", "aleatoric", "total")
     }
     if known.log_density is not None:
         measured["rarity"] = auroc(-known.log_density, -unknown.log_density)

@@ -49,6 +49,8 @@ class Evaluation(Generic[Array]):
         How unfamiliar each row is; larger is less familiar.
     ood_probability : (N,), or None for a classifier without doubt
         Probability of being out of distribution.
+    rows_like_this : (N,), or None for a classifier without doubt
+        Expected number of training rows that are at least as unusual.
     log_density : (N,), or None if no flow was fitted
         Log density of the row, in nats and the units of X.
     """
@@ -59,6 +61,7 @@ class Evaluation(Generic[Array]):
     epistemic: Array
     ood_score: Array
     ood_probability: Array | None = None
+    rows_like_this: Array | None = None
     log_density: Array | None = None
 
 

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Literal, Self
 
@@ -23,7 +23,7 @@ from bacoun.checkpoint import Checkpoint
 from bacoun.nested import NestedSettings
 from bacoun.posterior import Health
 from bacoun.posterior.held_out import held_out_prior_scale
-from bacoun.prediction import Predictor, features_of, learn_doubt, usual_disagreement
+from bacoun.prediction import Predictor, features_of, learn_doubt, reference_rows
 from bacoun.progress import progress_bars
 from bacoun.protocols import (
     BoundarySampler,
@@ -225,7 +225,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             self.posterior_ = fit("posterior", posterior, learned, labels, **weights, **offered)
             if boundary is not None and self.ood_prior > 0:
                 prior = float(self.ood_prior)
-                self.doubt_ = learn_doubt(self._predictor, points, learned, prior, n_rows)
+                self.doubt_ = learn_doubt(self._predictor, points, labels, learned, prior, n_rows)
         return self
 
     def _check_unweighted(self, sample_weight: ArrayLike | None) -> None:
@@ -287,8 +287,9 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
                 on_epoch=bar_for("posterior"),
             )
             if self.doubt_ is not None:
-                disagreement = usual_disagreement(self._predictor, features, len(features))
-                self.doubt_ = replace(self.doubt_, disagreement=disagreement)
+                some = features[reference_rows(len(features)).to(features.device)]
+                disagreement = self._predictor.disagreement(some)
+                self.doubt_ = self.doubt_.with_disagreement(disagreement)
         self.__dict__.pop("set_scores_", None)  # of the old posterior
         return self
 
@@ -377,7 +378,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             because the row may be out of distribution. The two add up to it.
         """
         predictor = self._predictor
-        return self._uncertainty(X, predictor.nested_moments if split else predictor.moments)
+        return self._uncertainty(X, predictor.split_moments if split else predictor.moments)
 
     def ood_score(self, X: ArrayLike) -> np.ndarray:
         """OOD score (N,) of each row: small inside the data, growing without bound outside.
@@ -388,18 +389,36 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         check_is_fitted(self)
         if self.doubt_ is None:
             return super().ood_score(X)
-        return self._score(X, lambda points: (self._predictor.ood_score(points),))[0]
+        return self._surprise(X)
 
     def ood_probability(self, X: ArrayLike) -> np.ndarray:
         """Probability (N,) that each row is out of distribution, given the prior `ood_prior`."""
+        doubt = self._fitted_doubt("ood_probability")
+        return doubt.probability(torch.from_numpy(self._surprise(X))).numpy()
+
+    def rows_like_this(self, X: ArrayLike) -> np.ndarray:
+        """Expected number (N,) of training rows that are at least as unusual as each row.
+
+        About half of the rows for a typical one, about 1 at the edge of the data, and far less than
+        1 outside: 0.01 means that a hundred such training sets would hold one row like this.
+        """
+        doubt = self._fitted_doubt("rows_like_this")
+        return doubt.rows_like_this(torch.from_numpy(self._surprise(X))).numpy()
+
+    def _fitted_doubt(self, name: str) -> Doubt:
         check_is_fitted(self)
         if self.doubt_ is None:
             raise ValueError(
-                "ood_probability needs a boundary and an ood_prior above 0; this model lacks one. "
+                f"{name} needs a boundary and an ood_prior above 0; this model lacks one. "
                 "Fit with boundary='compact-shell' and ood_prior=0.01."
             )
-        (kappa,) = self._score(X, lambda points: (self._predictor.look(points).kappa,))
-        return kappa
+        return self.doubt_
+
+    def _surprise(self, X: ArrayLike) -> np.ndarray:
+        def surprise(points: Tensor) -> tuple[Any]:
+            return (self._predictor.judge(points).surprise,)
+
+        return self._score(X, surprise)[0]
 
     def region_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities (N, K+1) of the network of step 2; the last column is the boundary."""

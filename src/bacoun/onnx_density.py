@@ -11,69 +11,144 @@ from torch import Tensor
 from bacoun.boundary import CompactShell, FlowShell, MixedShell
 from bacoun.boundary.categories import CategoryTree
 from bacoun.boundary.flow import Flow
+from bacoun.boundary.gaussians import ClassGaussians
 from bacoun.boundary.realnvp import LARGEST_LOG_SCALE
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.onnx_graph import Graph
-from bacoun.uncertainty.doubt import WEIGHT_BELOW, Doubt, Tail
+from bacoun.uncertainty.doubt import (
+    ELBOW,
+    LARGEST_ODDS,
+    LARGEST_SCORE,
+    LEVELS,
+    LOGIT_95,
+    Doubt,
+    Survival,
+    Tail,
+)
 
 
-def add_unfamiliarity(
+def add_views(
     graph: Graph, points: str, logits: str, classifier: BaCOUnClassifier, doubt: Doubt
-) -> str:
-    """Unfamiliarity (N, 1), in float64: `bacoun.uncertainty.Doubt.score`."""
-    if "edge" in doubt.tails:
+) -> dict[str, str]:
+    """Views (N, 1) of how unusual points are, by name, in float64."""
+    if "edge" in doubt.views:
         joint_softmax = getattr(classifier.features_, "joint_softmax", False)
-        return _add_standardized(
-            graph, _add_log_odds(graph, logits, joint_softmax), doubt.tails["edge"]
-        )
-    scores = _add_scores(graph, points, classifier.boundary_)
-    first, *others = doubt.tails
-    score = _add_standardized(graph, scores[first], doubt.tails[first])
-    for name in others:
-        score = graph.add("Max", score, _add_beyond(graph, scores[name], doubt.tails[name]))
-    return score
+        return {"edge": _add_log_odds(graph, logits, joint_softmax)}
+    return _add_scores(graph, points, classifier.boundary_)
+
+
+def add_surprise(graph: Graph, views: dict[str, str], epistemic: str, doubt: Doubt) -> str:
+    """Surprise (N, 1), in float64: `Doubt.surprise`; `epistemic` (N, 1) is that of the weights."""
+    epistemic = graph.add("Cast", epistemic, to=graph.double)
+    disagreement = graph.add("Log", graph.add("Add", epistemic, np.array(doubt.agreement)))
+    summed = _add_evidence(graph, disagreement, doubt.disagreement, ELBOW)
+    for name, (weight, beside) in doubt.weights.items():
+        elbow = math.inf if beside else ELBOW
+        evidence = _add_evidence(graph, views[name], doubt.views[name], elbow)
+        summed = graph.add("Add", summed, graph.add("Mul", evidence, np.array(weight)))
+    return _add_survival(graph, summed, doubt.total)
+
+
+def _add_survival(graph: Graph, evidence: str, survival: Survival) -> str:
+    """`Survival.surprise`."""
+    left, right = np.array(survival.quantiles[:-1]), np.array(survival.quantiles[1:])
+    inside = graph.add("Max", graph.add("Sub", evidence, left), np.array(0.0))
+    inside = graph.add("Min", inside, right - left)
+    usual = graph.add("MatMul", inside, np.array(survival.slopes)[:, None])
+    usual = graph.add("Add", usual, np.array(-math.log(1 - LEVELS[0])))
+    return graph.add("Add", usual, _add_evidence(graph, evidence, survival.tail, math.inf))
+
+
+def add_hedge(graph: Graph, views: dict[str, str], doubt: Doubt) -> str:
+    """Share (N, 1) of the uniform distribution in the prediction, in float64: `Doubt.hedge`."""
+    main = {name: weight for name, (weight, beside) in doubt.weights.items() if not beside}
+    squares = []
+    for name, tail in doubt.views.items():
+        standard = _add_standardized(graph, views[name], tail)
+        if name in main:
+            distance, share = _add_distance(graph, standard, tail), main[name] / sum(main.values())
+        else:
+            distance, share = _add_excess(graph, standard), 1.0  # ONNX has no residual
+        squares.append(graph.add("Mul", graph.add("Mul", distance, distance), np.array(share)))
+    prior_odds = doubt.ood_prior / (1 - doubt.ood_prior)
+    power = np.array(doubt.power / 2)
+    odds = graph.add("Mul", graph.add("Pow", graph.add("Sum", *squares), power), np.array(prior_odds))
+    odds = graph.add("Min", odds, np.array(LARGEST_ODDS))
+    known = graph.add("Div", np.array(1.0), graph.add("Add", odds, np.array(1.0)))
+    return graph.add("Sub", np.array(1.0), known)
 
 
 def _add_standardized(graph: Graph, score: str, tail: Tail) -> str:
     """`Tail.standardized`."""
-    above = graph.add("Sub", score, np.array(tail.median))
+    finite = graph.add("Max", score, np.array(-LARGEST_SCORE))
+    finite = graph.add("Min", finite, np.array(LARGEST_SCORE))
+    above = graph.add("Sub", finite, np.array(tail.median))
     return graph.add("Div", above, np.array(tail.spread))
 
 
-def _add_beyond(graph: Graph, score: str, tail: Tail) -> str:
-    """`Tail.beyond`."""
-    one = np.array(1.0)
-    above = graph.add("Sub", _add_standardized(graph, score, tail), one)
-    below = graph.add("Sub", np.array(tail.median), score)
-    below = graph.add("Sub", graph.add("Div", below, np.array(tail.spread_below)), one)
-    return graph.add("Max", above, graph.add("Mul", below, np.array(WEIGHT_BELOW)))
+def _add_excess(graph: Graph, standard: str) -> str:
+    return graph.add("Max", graph.add("Sub", standard, np.array(1.0)), np.array(0.0))
+
+
+def _add_tail(graph: Graph, standard: str, tail: Tail) -> str:
+    """Minus the log probability of at least this excess over the 95 % quantile."""
+    excess = graph.add("Mul", _add_excess(graph, standard), np.array(tail.shape / tail.scale))
+    logarithm = graph.add("Log", graph.add("Add", excess, np.array(1.0)))
+    return graph.add("Div", logarithm, np.array(tail.shape))
+
+
+def _add_distance(graph: Graph, standard: str, tail: Tail) -> str:
+    """`Tail.distance`."""
+    inside = graph.add("Max", graph.add("Min", standard, np.array(1.0)), np.array(0.0))
+    beyond = graph.add("Mul", _add_tail(graph, standard, tail), np.array(tail.scale))
+    return graph.add("Add", inside, beyond)
+
+
+def _add_evidence(graph: Graph, score: str, tail: Tail, elbow: float) -> str:
+    """`Tail.evidence` of a one-sided tail."""
+    standard = _add_standardized(graph, score, tail)
+    above = _add_tail(graph, standard, tail)
+    if elbow == math.inf:
+        return above
+    inside = graph.add("Sub", graph.add("Min", standard, np.array(1.0)), np.array(elbow))
+    grown = graph.add("Exp", graph.add("Mul", inside, np.array(LOGIT_95)))  # at most 19
+    return graph.add("Add", above, graph.add("Log", graph.add("Add", grown, np.array(1.0))))
 
 
 def _add_scores(graph: Graph, points: str, boundary: Any) -> dict[str, str]:
     """Scores (N, 1) by name, in float64: `unfamiliarity` of the boundary."""
-    if not isinstance(boundary, MixedShell):
-        points = graph.add("Cast", points, to=graph.double)
-        densities = {"density": _add_class_log_prob(graph, points, boundary)}
-    else:
-        densities = _add_mixed(graph, points, boundary)
+    densities = {}
+    numbers, shell = points, boundary
+    if isinstance(boundary, MixedShell):
+        shell = boundary.shell_
+        is_category = np.array(boundary.n_categories_) > 0
+        categories, places = np.flatnonzero(is_category), np.flatnonzero(~is_category)
+        numbers = graph.add("Gather", points, places, axis=1)
+        columns = _add_columns(graph, points, numbers, categories, boundary.tree_)
+        tree = _add_tree(graph, columns, boundary.tree_)
+        weighted = graph.add("Add", tree, boundary.log_weights_.double())
+        densities["categories"] = weighted
+    if shell is not None:
+        numbers = graph.add("Cast", numbers, to=graph.double)
+        flows = _add_class_log_prob(graph, numbers, shell)
+        whole = graph.add("Add", flows, tree) if "categories" in densities else flows
+        densities["density"] = whole
+    if isinstance(shell, CompactShell):
+        densities["gaussian"] = _add_gaussians(graph, numbers, shell.gaussians_)
     return {
         name: graph.add("Neg", graph.reduce("LogSumExp", each)) for name, each in densities.items()
     }
 
 
-def _add_mixed(graph: Graph, points: str, boundary: MixedShell) -> dict[str, str]:
-    """Log densities (N, K) of whole rows and of their two parts: `MixedShell.unfamiliarity`."""
-    is_category = np.array(boundary.n_categories_) > 0
-    categories, places = np.flatnonzero(is_category), np.flatnonzero(~is_category)
-    numbers = graph.add("Gather", points, places, axis=1)
-    columns = _add_columns(graph, points, numbers, categories, boundary.tree_)
-    tree = _add_tree(graph, columns, boundary.tree_)
-    weighted = graph.add("Add", tree, boundary.log_weights_.double())
-    if boundary.shell_ is None:
-        return {"categories": weighted}
-    numbers = graph.add("Cast", numbers, to=graph.double)
-    flows = _add_class_log_prob(graph, numbers, boundary.shell_)
-    return {"density": graph.add("Add", flows, tree), "numbers": flows, "categories": weighted}
+def _add_gaussians(graph: Graph, numbers: str, gaussians: ClassGaussians) -> str:
+    """Log density (N, K) in each class: `ClassGaussians.log_prob` without components."""
+    n_classes, dimension, _ = gaussians.whitening_.shape
+    centered = graph.add("Sub", numbers, gaussians.mean_)
+    white = graph.add("MatMul", centered, gaussians.whitening_.flatten(0, 1).T.contiguous())
+    white = graph.add("Sub", white, gaussians.centers_.flatten())
+    white = graph.add("Reshape", white, np.array([-1, n_classes, dimension]))
+    squares = graph.add("ReduceSumSquare", white, np.array([2]), keepdims=0)
+    return graph.add("Sub", gaussians.constants, graph.add("Mul", squares, np.array(0.5)))
 
 
 def add_codes(

@@ -23,10 +23,10 @@ from bacoun.features import LearnedFeatures, TabularFeatures
 from bacoun.features.forest import SMOOTHING
 from bacoun.features.members import BIN_SCALE, Members
 from bacoun.features.networks import CategoryCodes, Dropout, MixedInputs
-from bacoun.onnx_density import add_codes, add_unfamiliarity
+from bacoun.onnx_density import add_codes, add_hedge, add_surprise, add_views
 from bacoun.onnx_graph import Graph
 from bacoun.posterior.head import ReducedHead
-from bacoun.uncertainty.doubt import LARGEST_ODDS, Doubt
+from bacoun.uncertainty.doubt import ENOUGH_ROWS, LARGEST_ODDS, OOD_SCALE, Doubt
 
 
 def export_onnx(
@@ -39,8 +39,8 @@ def export_onnx(
     """Write a fitted classifier atomically as an ONNX graph.
 
     The graph takes `X`, float64 of shape (N, D) for any N, in the units of the training set, and
-    gives `probabilities` (N, K), `total`, `aleatoric`, `epistemic` and, with doubt, `ood_score` and
-    `p_ood`, the `ood_probability`, each (N,). Its metadata hold
+    gives `probabilities` (N, K), `total`, `aleatoric`, `epistemic` and, with doubt, `ood_score`,
+    `ood_probability` and `rows_like_this`, each (N,). Its metadata hold
     `classes` and `feature_names` as JSON, and `bacoun_version`. It checks nothing: NaN gives NaN,
     or counts as unseen in a category.
 
@@ -82,13 +82,19 @@ def _model_of(classifier: BaCOUnClassifier, metadata: dict[str, str]) -> bytes:
     n_classes, doubt = len(classifier.classes_), classifier.doubt_
     columns = _add_parts(graph, mean, noise, n_classes)
     if doubt is not None:
-        score = add_unfamiliarity(graph, points, logits, classifier, doubt)
-        ood_score = _add_ood_score(graph, score, columns["epistemic"], doubt)
-        kappa = _add_ood_probability(graph, score, doubt)
-        mean, noise = _add_doubt(graph, mean, noise, kappa, n_classes)
+        views = add_views(graph, points, logits, classifier, doubt)
+        surprise = add_surprise(graph, views, columns["epistemic"], doubt)
+        kappa, probability = (
+            add_hedge(graph, views, doubt),
+            _add_probability(graph, surprise, doubt),
+        )
+        like_this = graph.add("Exp", graph.add("Neg", surprise))
+        like_this = graph.add("Mul", like_this, np.array(float(doubt.n_rows)))
+        known = _add_known(graph, kappa, probability, like_this)
+        mean, noise = _add_doubt(graph, mean, noise, kappa, known, n_classes)
         columns = _add_parts(graph, mean, noise, n_classes)
-        for name, value in (("ood_score", ood_score), ("p_ood", kappa)):
-            columns[name] = graph.add("Cast", value, to=graph.float)
+        told = {"ood_score": surprise, "ood_probability": probability, "rows_like_this": like_this}
+        columns |= {name: graph.add("Cast", value, to=graph.float) for name, value in told.items()}
     outputs = {"probabilities": (mean, ["N", n_classes])}
     for name, value in columns.items():
         outputs[name] = (graph.add("Squeeze", value, np.array([1])), ["N"])
@@ -247,33 +253,32 @@ def _add_moments(graph: Graph, coordinates: str, classifier: BaCOUnClassifier) -
     return mean, graph.add("Neg", graph.reduce("Sum", energy))
 
 
-def _add_ood_score(graph: Graph, score: str, epistemic: str, doubt: Doubt) -> str:
-    """OOD score (N, 1), in float64: `bacoun.uncertainty.Doubt.ood_score`."""
-    epistemic = graph.add("Cast", epistemic, to=graph.double)
-    ratio = graph.add("Div", epistemic, np.array(doubt.disagreement))
-    return graph.add("Add", score, graph.add("Log", graph.add("Add", ratio, np.array(1.0))))
+def _add_probability(graph: Graph, surprise: str, doubt: Doubt) -> str:
+    """Probability (N, 1) of being OOD, in float64: `bacoun.uncertainty.Doubt.probability`."""
+    one = np.array(1.0)
+    ratio = graph.add("Add", graph.add("Div", surprise, np.array(OOD_SCALE)), one)
+    less = graph.add("Mul", graph.add("Log", ratio), np.array(2.0))
+    prior = math.log(doubt.ood_prior / (1 - doubt.ood_prior)) - math.log(OOD_SCALE)
+    log_odds = graph.add("Add", graph.add("Sub", surprise, less), np.array(prior))
+    return graph.add("Sigmoid", graph.add("Min", log_odds, np.array(math.log(LARGEST_ODDS))))
 
 
-def _add_ood_probability(graph: Graph, score: str, doubt: Doubt) -> str:
-    """Probability (N, 1) of being unknown, in float64: `bacoun.uncertainty.Doubt.probability`."""
-    outside = graph.add("Max", score, np.array(0.0))
-    prior_odds = doubt.ood_prior / (1 - doubt.ood_prior)
-    odds = graph.add("Pow", outside, np.array(doubt.power))
-    odds = graph.add("Mul", odds, np.array(prior_odds))
-    odds = graph.add("Min", odds, np.array(LARGEST_ODDS))
-    known = graph.add("Div", np.array(1.0), graph.add("Add", odds, np.array(1.0)))
-    return graph.add("Sub", np.array(1.0), known)
+def _add_known(graph: Graph, kappa: str, probability: str, like_this: str) -> str:
+    """Share (N, 1) of the noise in the weights' draws that is known, in float64."""
+    squared = graph.add("Mul", like_this, like_this)
+    enough = graph.add("Div", squared, graph.add("Add", squared, np.array(ENOUGH_ROWS**2)))
+    not_ood = graph.add("Sub", np.array(1.0), graph.add("Max", kappa, probability))
+    return graph.add("Mul", enough, not_ood)
 
 
-def _add_doubt(graph: Graph, mean: str, noise: str, kappa: str, n_classes: int) -> tuple[str, str]:
-    """Mean probabilities (N, K) and noise (N, 1) of points that are unknown with probability kappa.
-
-    See `bacoun.uncertainty.doubted`.
-    """
-    unknown = graph.add("Cast", kappa, to=graph.float)
-    known = graph.add("Sub", np.float32(1), unknown)
-    even = graph.add("Div", unknown, np.float32(n_classes))
-    return graph.add("Add", graph.add("Mul", known, mean), even), graph.add("Mul", known, noise)
+def _add_doubt(
+    graph: Graph, mean: str, noise: str, kappa: str, known: str, n_classes: int
+) -> tuple[str, str]:
+    """Mean probabilities (N, K) and noise (N, 1) with doubt; see `bacoun.uncertainty.doubted`."""
+    hedge, known = (graph.add("Cast", share, to=graph.float) for share in (kappa, known))
+    kept = graph.add("Sub", np.float32(1), hedge)
+    even = graph.add("Div", hedge, np.float32(n_classes))
+    return graph.add("Add", graph.add("Mul", kept, mean), even), graph.add("Mul", known, noise)
 
 
 def _add_parts(graph: Graph, mean: str, noise: str, n_classes: int) -> dict[str, str]:

@@ -9,25 +9,24 @@ import torch
 from torch import Tensor
 
 from bacoun.base import Evaluation, evaluation_of
+from bacoun.boundary.flow_shell import as_if_held_out
 from bacoun.protocols import EdgeAwareFeatureMap
-from bacoun.uncertainty import Doubt, Tail, decompose, doubted, doubted_draws, from_moments
+from bacoun.uncertainty import OPTIMISM, Doubt, decompose, doubted, doubted_draws, from_moments
 
 CHUNK = 8192  # points at once: convolutions make much more of an image than what goes in
-_FEWEST_HELD_OUT = 20  # points to take a 95 % quantile from
-_LOG_DENSITIES = ("numbers", "categories")  # scores of which only high ones are unusual
-_SMALLEST_SPREAD = 1.0  # of these, in nats: categories may be equally likely in almost all rows
-_SMALLEST_DISAGREEMENT = 1e-3  # in nats; what is below is agreement
-_MANY_ROWS = 100_000  # beyond, that limit falls with 1 / N, as disagreement itself does
-_ROUNDING = 1e-6  # of an epistemic uncertainty in single precision
+_FEWEST_REFERENCE, _MOST_REFERENCE = 200, 5000  # training points that doubt is learned from
 
 
-class Look(NamedTuple):
-    """What steps 1 and 2 say about N points; the last two are None without doubt."""
+class Judgement(NamedTuple):
+    """What the fitted steps say about N points; the last three are None without doubt."""
 
-    features: Tensor  # (N, L)
-    scores: dict[str, Tensor]  # of unfamiliarity, (N,) each
-    score: Any  # (N,), all of them in one
-    kappa: Any  # (N,), probability of being unknown
+    mean: Tensor  # class probabilities (N, K), averaged over draws
+    mean_entropy: Tensor  # (N,), of a draw
+    model: Tensor  # (N,), epistemic uncertainty due to the weights
+    views: dict[str, Tensor]  # how unusual the points are, (N,) each
+    surprise: Tensor | None = None  # (N,), all views in one
+    kappa: Tensor | None = None  # (N,), share of the uniform distribution in the mean
+    known: Tensor | None = None  # (N,), share of the noise in the weights' draws that is known
 
 
 @dataclass(frozen=True)
@@ -44,13 +43,29 @@ class Predictor:
         """Whether the boundary gives a log density."""
         return hasattr(self.boundary, "log_prob")
 
-    def look(self, points: Tensor) -> Look:
-        """Features and unfamiliarity of points (N, ...)."""
-        features, scores = self.features.transform(points), self.unfamiliarity(points)
+    def judge(self, points: Tensor, dtype: torch.dtype = torch.float64) -> Judgement:
+        """Everything about points (N, ...); draws are evaluated in `dtype`."""
+        features = self.features.transform(points).to(dtype)
+        return self._judgement(points, *self.moments_of_weights(features))
+
+    def _judgement(self, points: Tensor, mean: Tensor, mean_entropy: Tensor) -> Judgement:
+        """The same, given the moments (N, K) and (N,) over draws of the weights."""
+        views = self.unfamiliarity(points)
+        epistemic = from_moments(mean, mean_entropy).epistemic
         if self.doubt is None:
-            return Look(features, scores, None, None)
-        score = self.doubt.score(scores)
-        return Look(features, scores, score, self.doubt.probability(score))
+            return Judgement(mean, mean_entropy, epistemic, views)
+        surprise, kappa = self.doubt.surprise(views, epistemic), self.doubt.hedge(views)
+        familiar = 1 - torch.maximum(kappa, self.doubt.probability(surprise))
+        known = familiar * self.doubt.enough(surprise)
+        return Judgement(
+            doubted(mean, kappa),
+            known * mean_entropy,
+            familiar * (epistemic + mean_entropy) - known * mean_entropy,
+            views,
+            surprise,
+            kappa,
+            known,
+        )
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """Scores (N,) of how unfamiliar points (N, ...) are, by name."""
@@ -67,14 +82,23 @@ class Predictor:
 
     def samples(self, points: Tensor, joint: bool = False) -> Tensor:
         """Class probabilities (S, N, K) under each draw."""
-        seen, extra = self.look(points), {"joint": True} if joint else {}
-        draws: Tensor = self.posterior.predict_proba_samples(seen.features.double(), **extra)
-        return draws if seen.kappa is None else doubted_draws(draws, seen.kappa)
+        features, extra = self.features.transform(points), {"joint": True} if joint else {}
+        draws: Tensor = self.posterior.predict_proba_samples(features.double(), **extra)
+        if self.doubt is None:
+            return draws
+        mean = draws.mean(dim=0, dtype=torch.float64)
+        judged: Any = self._judgement(points, mean, decompose(draws).aleatoric)
+        if joint:  # the same classifier for all points, hedged
+            return doubted(draws, judged.kappa)
+        return doubted_draws(draws, judged.kappa, 1 - judged.known)
 
     def moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Mean over draws of the class probabilities (N, K) and of their entropy (N,)."""
-        seen = self.look(points)
-        return with_doubt(*self.moments_of_weights(seen.features.double()), seen.kappa)
+        return self.judge(points)[:2]
+
+    def split_moments(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """These, and the epistemic uncertainty (N,) due to the weights."""
+        return self.judge(points)[:3]
 
     def moments_of_weights(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """The same over draws of step 3 alone, without doubt, of features (N, L)."""
@@ -84,34 +108,36 @@ class Predictor:
         draws = self.posterior.predict_proba_samples(features)
         return draws.mean(dim=0, dtype=torch.float64), decompose(draws).aleatoric
 
-    def nested_moments(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What `from_moments` needs to split epistemic: (N, K), (N,) and (N,)."""
-        seen = self.look(points)
-        draws = self.posterior.predict_proba_samples(seen.features.double())
-        mean, mean_entropy = draws.mean(dim=0), decompose(draws).aleatoric
-        if seen.kappa is None:
-            return mean, mean_entropy, mean_entropy
-        given_weights = torch.special.entr(doubted(draws, seen.kappa)).sum(dim=2).mean(dim=0)
-        return *with_doubt(mean, mean_entropy, seen.kappa), given_weights
-
-    def ood_score(self, points: Tensor) -> Tensor:
-        """How unfamiliar (N,) points are; only with doubt."""
-        seen = self.look(points)
-        return self._ood_score(seen, self.moments_of_weights(seen.features.double()))
-
-    def _ood_score(self, seen: Look, moments: tuple[Tensor, Tensor]) -> Any:
-        return self.doubt and self.doubt.ood_score(seen.score, from_moments(*moments).epistemic)
-
     def evaluation(self, points: Tensor, log_units: float) -> Evaluation[Tensor]:
         """All answers in one pass; `log_units` as in `log_density`."""
-        seen = self.look(points)
-        moments = self.moments_of_weights(seen.features)
+        judged = self.judge(points, torch.float32)
+        told: dict[str, Tensor] = {}
+        if self.doubt is not None and judged.surprise is not None:
+            told["ood_probability"] = self.doubt.probability(judged.surprise)
+            told["rows_like_this"] = self.doubt.rows_like_this(judged.surprise)
         return evaluation_of(
-            *with_doubt(*moments, seen.kappa),
-            ood_score=self._ood_score(seen, moments),
-            ood_probability=seen.kappa,
-            log_density=self.log_density(points, log_units, seen.scores),
+            judged.mean,
+            judged.mean_entropy,
+            ood_score=judged.surprise,
+            log_density=self.log_density(points, log_units, judged.views),
+            **told,
         )
+
+    def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Views (N,) of the points (N, ...) of `fit`, as if they were new."""
+        flat = points.flatten(1)
+        if hasattr(self.boundary, "held_out_unfamiliarity"):
+            views: dict[str, Tensor] = self.boundary.held_out_unfamiliarity(flat, labels)
+            return views
+        chunks = [self.unfamiliarity(chunk) for chunk in points.split(CHUNK)]
+        views = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
+        step = self.boundary if self.has_density else self.features
+        return as_if_held_out(views, getattr(step, "held_out_rows_", torch.empty(0).long()))
+
+    def disagreement(self, features: Tensor) -> Tensor:
+        """Epistemic uncertainty (N,) of the weights, in nats, from features (N, L)."""
+        chunks = map(self.moments_of_weights, features.split(CHUNK))
+        return torch.cat([from_moments(*moments).epistemic for moments in chunks])
 
     def log_density(
         self, points: Tensor, log_units: float, scores: dict[str, Tensor] | None = None
@@ -150,22 +176,27 @@ def features_of(feature_map: Any, points: Tensor, *, seen: bool = False) -> Tens
     return torch.cat([transform(chunk) for chunk in points.split(CHUNK)]).double()
 
 
-def with_doubt(mean: Tensor, mean_entropy: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Moments (N, K) and (N,) over draws, of points that are unknown with probability kappa."""
-    if kappa is None:
-        return mean, mean_entropy
-    return doubted(mean, kappa), (1 - kappa) * mean_entropy
+def reference_rows(n_rows: int) -> Tensor:
+    """Indices of training points, evenly spread, that doubt is learned from."""
+    return torch.linspace(0, n_rows - 1, min(n_rows, _MOST_REFERENCE)).round().long()
 
 
 def learn_doubt(
-    predictor: Predictor, points: Tensor, features: Tensor, ood_prior: float, n_rows: int
+    predictor: Predictor,
+    points: Tensor,
+    labels: Tensor,
+    features: Tensor,
+    ood_prior: float,
+    n_rows: int,
 ) -> Doubt:
-    """Doubt, from how unfamiliar those training points look that a step was not fitted to.
+    """Doubt, from how unusual training points would look if they were new.
 
     Parameters
     ----------
     points : Tensor of shape (N, ...)
         Training points, or a sample of them.
+    labels : Tensor of shape (N,)
+        Their classes.
     features : Tensor of shape (N, L)
         Their features.
     ood_prior : float
@@ -173,25 +204,16 @@ def learn_doubt(
     n_rows : int
         Number of rows that step 3 was fitted to.
     """
-    step = predictor.boundary if predictor.has_density else predictor.features
-    rows = getattr(step, "held_out_rows_", torch.empty(0, dtype=torch.int64))
-    if len(rows) >= _FEWEST_HELD_OUT:
-        points, features = points[rows.to(points.device)], features[rows.to(points.device)]
-    looks = [predictor.unfamiliarity(chunk) for chunk in points.split(CHUNK)]
-    tails = {}
-    for name in looks[0]:
-        scores = torch.cat([look[name] for look in looks])
-        in_nats = name in _LOG_DENSITIES
-        smallest = _SMALLEST_SPREAD if in_nats else 1e-6
-        tails[name] = Tail.of(scores, smallest, two_sided=not in_nats)
-    return Doubt(ood_prior, tails, usual_disagreement(predictor, features, n_rows))
-
-
-def usual_disagreement(predictor: Predictor, features: Tensor, n_rows: int) -> float:
-    """Epistemic uncertainty of the weights that 5 % of known points exceed, in nats.
-
-    `features` (N, L) are those of known points; step 3 was fitted to `n_rows`.
-    """
-    epistemic = from_moments(*predictor.moments_of_weights(features)).epistemic
-    smallest = max(_ROUNDING, _SMALLEST_DISAGREEMENT * min(1.0, _MANY_ROWS / n_rows))
-    return max(float(epistemic.quantile(0.95)), smallest)
+    views = predictor.held_out_unfamiliarity(points, labels)
+    rows, optimism = reference_rows(len(points)), OPTIMISM
+    new = getattr(predictor.features, "held_out_rows_", rows[:0])
+    if len(new) >= _FEWEST_REFERENCE:  # not even the features were fitted to them
+        rows, optimism = new, 0.0
+    rows = rows.to(points.device)
+    return Doubt.learn(
+        {name: scores[rows] for name, scores in views.items()},
+        predictor.disagreement(features[rows]),
+        ood_prior=ood_prior,
+        n_rows=n_rows,
+        optimism=optimism,
+    )

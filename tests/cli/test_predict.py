@@ -128,7 +128,7 @@ def test_an_infinite_score_is_unfamiliar_and_null_in_json(folder, tmp_path, caps
 
     lines = capsys.readouterr().out.splitlines()
     rows = [json.loads(line, parse_constant=refuse) for line in lines]
-    assert {row["ood_score"] for row in rows} == {None}
+    assert {row["log_density"] for row in rows} == {None}
     assert {row["reason"] for row in rows} == {"unfamiliar"}
 
 

@@ -24,7 +24,12 @@ def scale_of(noise, weights=None, **size):
 
 def test_a_wide_prior_suits_clear_labels_and_a_narrow_one_noise():
     assert scale_of(0.0) > scale_of(20.0)
-    assert scale_of(1000.0) <= 0.1
+    assert scale_of(1000.0) <= 0.2
+
+
+def test_three_rows_prove_nothing_about_the_prior():
+    """A prior that makes every label look like noise would call ignorance aleatoric."""
+    assert scale_of(0.0, n_points=3) == scale_of(1000.0, n_points=3) == 0.2
 
 
 def test_rows_of_no_weight_have_no_say():

@@ -62,7 +62,7 @@ def test_other_doubt_refits_nothing_and_leaves_the_model_alone(model):
         assert variant.boundary_ is model.boundary_
         assert variant.features_ is model.features_
         assert variant.posterior_ is model.posterior_
-        assert variant.doubt_.tails == before.tails
+        assert variant.doubt_.views == before.views
     assert model.doubt_ is before
 
 
@@ -115,8 +115,8 @@ def test_every_method_is_measured_on_every_case(experiment, tmp_path):
     records = {record.method: record for record in run_experiment(experiment, tmp_path)}
     assert set(records) == set(experiment.methods)
     scores = {
-        "BaCOUn": ["ood_score", "epistemic", "total", "rarity"],
-        "Deep ensemble": ["ood_score", "epistemic", "total"],
+        "BaCOUn": ["ood_score", "epistemic", "aleatoric", "total", "rarity"],
+        "Deep ensemble": ["ood_score", "epistemic", "aleatoric", "total"],
     }
     every = {"iris: 0", "iris: 2", "sklearn-wine: 0"}
     for method, record in records.items():

@@ -9,13 +9,13 @@ from typing import Any, Literal, Self
 import torch
 from torch import Generator, Tensor
 
-from bacoun.boundary.flow_shell import FlowShell
+from bacoun.boundary.flow_shell import FEWEST_HELD_OUT, FlowShell
+from bacoun.boundary.gaussians import ClassGaussians, principal_directions
 from bacoun.nested import NestedSettings
 from bacoun.randomness import as_generator
 from bacoun.training import OnEpoch
 
 _MAX_RESIDUALS = 512  # kept to draw from; 1.5 MB for MNIST
-_MIN_SINGULAR_VALUE = 1e-6  # relative to the largest
 _FACTORS = (1.0, 1.3)  # default `factors` of the shell in a compact space
 _MAX_INPUTS, _N_COMPONENTS = 128, 64  # under "auto", more inputs are reduced to so many components
 _MIN_RESIDUAL = 1e-3  # relative to the points' standard deviation, for points in a subspace
@@ -71,12 +71,13 @@ class CompactShell(NestedSettings):
         generator = as_generator(generator)
         self.compact_ = self.n_components != "auto" or points.shape[1] > _MAX_INPUTS
         self.shell_ = self._new_shell()
+        self.gaussians_ = ClassGaussians(self._n_gaussian(points.shape[1])).fit(points, labels)
         if not self.compact_:
             self.shell_.fit(points, labels, generator=generator, on_epoch=on_epoch)
             return self
         n_components = _N_COMPONENTS if self.n_components == "auto" else self.n_components
         self.mean_ = points.mean(dim=0)
-        self.basis_ = _principal_directions(points - self.mean_, n_components)
+        self.basis_ = principal_directions(points - self.mean_, n_components)
         self.low_, self.high_ = points.amin(dim=0), points.amax(dim=0)
         codes, residuals = self._split(points)
         self.residual_scale_ = self._residual_scale(points, residuals)
@@ -91,6 +92,12 @@ class CompactShell(NestedSettings):
         if self.compact_ and shell.factors is None:
             shell.factors = _FACTORS
         return shell
+
+    def _n_gaussian(self, n_inputs: int) -> int | None:
+        """Components of the Gaussians, which need fewer rows than flows do; None for all inputs."""
+        if self.n_components == "auto":
+            return None if n_inputs <= _MAX_INPUTS else 2 * _N_COMPONENTS
+        return 2 * self.n_components
 
     def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Codes (N, n_components) and residuals (N, D) of points (N, D)."""
@@ -160,40 +167,35 @@ class CompactShell(NestedSettings):
         return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
-        """How unusual (N,) points (N, D) are: by the code's density and by the residual's norm.
+        """How unusual (N,) points (N, D) are: by flows, by Gaussians, and by the residual's norm.
 
-        They are separate because the residual is modeled only roughly: in a sum, its log density
-        would dominate that of the flows.
+        The residual is apart because it is modeled only roughly: in a sum, its log density would
+        dominate the others.
         """
-        if not self.compact_:
-            return self.shell_.unfamiliarity(points)
-        codes, residuals = self._split(points)
-        norm = torch.linalg.vector_norm(residuals, dim=1)
-        log_norm = norm.clamp(min=_MIN_RESIDUAL * self.residual_scale_).log()
-        return {"density": -self.shell_.log_prob(codes), "residual": log_norm}
+        codes = self._split(points)[0] if self.compact_ else points
+        return self.shell_.unfamiliarity(codes) | self.gaussians_.unfamiliarity(points)
+
+    def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The same of the points (N, D) of `fit`, as if they were new.
+
+        Gaussians are fitted again without each point. Flows have no say if they held out too few.
+        """
+        gaussians = self.gaussians_.cross_fitted(points, labels)
+        if len(self.held_out_rows_) < FEWEST_HELD_OUT:
+            return gaussians
+        codes = self._split(points)[0] if self.compact_ else points
+        return self.shell_.held_out_unfamiliarity(codes, labels) | gaussians
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
         state = {"compact": self.compact_, "shell": self.shell_.get_state()}
+        state["gaussians"] = self.gaussians_.get_state()
         return state | {name: getattr(self, f"{name}_") for name in _SAVED if self.compact_}
 
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state`."""
-        for name in state.keys() - {"shell"}:
+        for name in state.keys() - {"shell", "gaussians"}:
             setattr(self, f"{name}_", state[name])
+        self.gaussians_ = ClassGaussians().set_state(state["gaussians"])
         self.shell_ = self._new_shell().set_state(state["shell"])
         return self
-
-
-def _principal_directions(centered: Tensor, most: int) -> Tensor:
-    """Orthonormal rows (n, D) of largest variance; n is `most`, or fewer if the rank is lower."""
-    matrix = centered.double()
-    n_points, dimension = matrix.shape
-    if n_points < dimension:
-        _, values, directions = torch.linalg.svd(matrix, full_matrices=False)
-    else:  # the same from a smaller matrix, in ascending order
-        eigenvalues, columns = torch.linalg.eigh(matrix.T @ matrix)
-        values, directions = eigenvalues.clamp(min=0).sqrt().flip(0), columns.T.flip(0)
-    rank = int((values > _MIN_SINGULAR_VALUE * values[0]).sum())
-    n_kept = max(1, min(most, n_points - 1, rank))
-    return directions[:n_kept].to(centered.dtype).contiguous()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from bacoun.randomness import as_generator, draw_seed
 from bacoun.training import OnEpoch
 
 _MAX_ROUNDS = 50
+_LARGEST_STRETCH = 2.0  # of a radius, to held-out points
+FEWEST_HELD_OUT = 20  # points to take a 95 % quantile from
+_LARGEST_SCORE = 1e6
 _SAVED = ("classes", "log_weights", "inner_radii", "held_out_rows")
 
 
@@ -28,8 +32,8 @@ class FlowShell(FlowSettings):
     ----------
     radii : (inner, outer), optional
         Fixed latent radii, as in the paper. None: for each flow, the inner radius is the larger of
-        the `mass` quantiles of the chi distribution and of its own latent norms; the outer radius
-        is 1.03 times the inner.
+        the `mass` quantiles of the chi distribution and of its own latent norms, stretched to hold
+        points that the flows were not fitted to; the outer radius is 1.03 times the inner.
     mass : float
         Share of the data inside the shell if `radii` is None.
     factors : sequence of float, optional
@@ -109,22 +113,39 @@ class FlowShell(FlowSettings):
         )
         sizes = torch.tensor([len(cloud) for cloud in clouds], dtype=torch.float64)
         self.log_weights_ = (sizes / sizes.sum()).log().to(points)
-        self.inner_radii_ = list(map(self._inner_radius, self.flows_, clouds))
         rows = torch.arange(len(points), device=points.device)
         held_out = [
             rows[member][flow.history_.held_out_rows.to(points.device)]
             for member, flow in zip(members, self.flows_, strict=True)
         ]
         self.held_out_rows_ = torch.cat(held_out)
+        self.inner_radii_ = self._inner_radii(clouds)
         return self
 
-    def _inner_radius(self, flow: Flow, cloud: Tensor) -> float:
+    def _inner_radii(self, clouds: list[Tensor]) -> list[float]:
+        """The radius of the sphere, in the latent space of each flow, that holds most of the data.
+
+        Points that a flow was fitted to are nearer than others. So the radius is stretched until
+        the sphere holds as many of the points that were held out.
+        """
         if self.radii is not None:
-            return float(self.radii[0])
-        norms = flow.to_latent(cloud).norm(dim=1)
-        norms = norms[norms.isfinite()]
-        empirical = float(norms.quantile(self.mass)) if len(norms) else 0.0
-        return max(chi_radius(cloud.shape[1], self.mass), empirical)
+            return [float(self.radii[0])] * len(clouds)
+        chi = chi_radius(clouds[0].shape[1], self.mass)
+        radii, learned, new = [], [], []
+        for flow, cloud in zip(self.flows_, clouds, strict=True):
+            norms = flow.to_latent(cloud).norm(dim=1)
+            finite = norms[norms.isfinite()]
+            radii.append(max(chi, float(finite.quantile(self.mass)) if len(finite) else 0.0))
+            is_new = torch.zeros(len(cloud), dtype=torch.bool, device=cloud.device)
+            is_new[flow.history_.held_out_rows.to(cloud.device)] = True
+            relative = torch.nan_to_num(norms / radii[-1], nan=torch.inf)
+            learned.append(relative[~is_new])
+            new.append(relative[is_new])
+        stretch = 1.0
+        if sum(map(len, new)) >= FEWEST_HELD_OUT:
+            stretch = float(torch.cat(new).quantile(0.95) / torch.cat(learned).quantile(0.95))
+        stretch = min(max(stretch, 1.0), _LARGEST_STRETCH) if math.isfinite(stretch) else 1.0
+        return [stretch * radius for radius in radii]
 
     def sample(self, n_points: int, *, generator: Generator) -> tuple[Tensor, Tensor | None]:
         """Draw edge points (n_points, D) in equal parts from all flows and shells.
@@ -224,6 +245,10 @@ class FlowShell(FlowSettings):
         """How unusual (N,) points (N, D) are: minus their log density."""
         return {"density": -self.log_prob(points)}
 
+    def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The same of the points (N, D) of `fit`, as if they were new."""
+        return as_if_held_out(self.unfamiliarity(points), self.held_out_rows_)
+
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
         state = {name: getattr(self, f"{name}_") for name in _SAVED}
@@ -235,3 +260,29 @@ class FlowShell(FlowSettings):
         for name in _SAVED:
             setattr(self, f"{name}_", state[name])
         return self
+
+
+def as_if_held_out(scores: dict[str, Tensor], held_out: Tensor) -> dict[str, Tensor]:
+    """Scores (N,) of training points, those that were learned from moved to where others are.
+
+    Their median and 95 % quantile become those of the held-out points, if these are enough.
+    """
+    if len(held_out) < FEWEST_HELD_OUT:
+        return scores
+    moved = {}
+    for name, values in scores.items():
+        values = values.double().clamp(-_LARGEST_SCORE, _LARGEST_SCORE)  # a flow may overflow
+        learned = torch.ones(len(values), dtype=torch.bool, device=values.device)
+        learned[held_out.to(values.device)] = False
+        middle, high = _middle_and_high(values[~learned])
+        if bool(learned.any()):
+            own_middle, own_high = _middle_and_high(values[learned])
+            stretch = (high - middle) / max(own_high - own_middle, 1e-6)
+            values = torch.where(learned, middle + (values - own_middle) * stretch, values)
+        moved[name] = values
+    return moved
+
+
+def _middle_and_high(values: Tensor) -> tuple[float, float]:
+    middle, high = values.quantile(values.new_tensor([0.5, 0.95])).tolist()
+    return middle, high

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from bacoun.boundary.categories import CategoryTree
 from bacoun.boundary.compact import CompactShell
-from bacoun.boundary.flow_shell import FlowShell
+from bacoun.boundary.flow_shell import FEWEST_HELD_OUT, FlowShell, as_if_held_out
 from bacoun.nested import NestedSettings
 from bacoun.randomness import as_generator
 from bacoun.training import OnEpoch
@@ -155,18 +155,28 @@ class MixedShell(NestedSettings):
         """
         numbers, codes = self._split(points)
         tree = self.tree_.log_prob(codes, numbers)
-        categories = -torch.logsumexp(self.log_weights_[:, None] + tree, dim=0)
-        if self.shell_ is None:
-            return {"categories": categories}
-        flows = self.shell_.class_log_prob(numbers)
-        scores = {"density": -torch.logsumexp(flows, dim=0)}
+        categories = {"categories": -torch.logsumexp(self.log_weights_[:, None] + tree, dim=0)}
+        flows, of_numbers = self._flows, numbers
+        if flows is None:
+            return categories
         if isinstance(self.shell_, CompactShell) and self.shell_.compact_:
-            scores = self.shell_.unfamiliarity(numbers)  # the residual apart
-        return {
-            "density": -torch.logsumexp(flows + tree, dim=0),
-            "numbers": scores.pop("density"),
-            "categories": categories,
-        } | scores
+            of_numbers = self.shell_._split(numbers)[0]
+        density = {"density": -torch.logsumexp(flows.class_log_prob(of_numbers) + tree, dim=0)}
+        return density | self._gaussian_views(numbers) | categories
+
+    def _gaussian_views(self, numbers: Tensor) -> dict[str, Tensor]:
+        if not isinstance(self.shell_, CompactShell):
+            return {}
+        return self.shell_.gaussians_.unfamiliarity(numbers)
+
+    def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The same of the points (N, D) of `fit`, as if they were new."""
+        views = as_if_held_out(self.unfamiliarity(points), self.held_out_rows_)
+        if isinstance(self.shell_, CompactShell):
+            views |= self.shell_.gaussians_.cross_fitted(self._split(points)[0], labels)
+            if len(self.held_out_rows_) < FEWEST_HELD_OUT:
+                del views["density"]
+        return views
 
     def get_state(self) -> dict[str, Any]:
         """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""

@@ -10,6 +10,7 @@ from bacoun.posterior.reduction import Spectrum
 from bacoun.posterior.whitening import find_mode
 
 _SCALES = [0.025 * 2**power for power in range(7)]  # to 1.6, beyond which HMC mixes slowly
+_MARGIN = 1.0  # nats over all rows: what a step must gain, so that three rows prove nothing
 _FIRST = 3  # place of 0.2, from where the search goes down or up as long as it improves
 
 
@@ -39,7 +40,7 @@ def held_out_prior_scale(
 
     best = _FIRST
     for step in (-1, 1):
-        while 0 <= best + step < len(_SCALES) and loss(best + step) < loss(best):
+        while 0 <= best + step < len(_SCALES) and loss(best + step) < loss(best) - _MARGIN:
             best += step
     return _SCALES[best]
 

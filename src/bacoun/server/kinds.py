@@ -132,6 +132,7 @@ def _plain(explanation: Explanation) -> dict[str, Any]:
         "because": str(explanation),
         "reason": explanation.reason,
         "n_repairs": explanation.n_repairs,
+        "rows_like_this": explanation.rows_like_this,
         "classes": classes,
         **parts,
     }

@@ -60,8 +60,10 @@ class Explainer:
                 told = self.unfamiliar(points, given, probabilities)
                 pairs = zip(told, unseen, strict=True)
                 told = [replace(each, unseen=words) for each, words in pairs]
+            like_this = scored.evaluation.rows_like_this
             for row, explanation in zip(rows, told, strict=True):
-                found[row] = explanation
+                number = None if like_this is None else float(like_this[row])
+                found[row] = replace(explanation, rows_like_this=number)
 
         n_threads, chunks = torch.get_num_threads(), []
         for kind in ("unfamiliar", "ambiguous"):

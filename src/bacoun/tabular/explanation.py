@@ -92,6 +92,8 @@ class Explanation:
         The two most likely classes of an ambiguous row, and their probabilities.
     pulls : tuple of Pull
         The columns of an ambiguous row that change these most, the strongest first.
+    rows_like_this : float, or None without doubt
+        Expected number of training rows that are at least as unusual.
     """
 
     reason: str
@@ -100,6 +102,7 @@ class Explanation:
     unseen: tuple[Unseen, ...] = ()
     classes: tuple[tuple[str, float], ...] = ()
     pulls: tuple[Pull, ...] = ()
+    rows_like_this: float | None = None
 
     def __str__(self) -> str:
         """One line, as in the column `because` of a scored table; "" if the row is accepted."""

@@ -268,7 +268,7 @@ class TableModel:
         """Names of the columns that `score` returns, `because` last."""
         each = [f"p_{label}" for label in self.classifier.classes_]
         parts = ["total", "aleatoric", "epistemic"]
-        ood = ["ood_score", "ood_probability", "log_density"]
+        ood = ["ood_score", "ood_probability", "rows_like_this", "log_density"]
         return ["prediction", *each, *parts, *ood, "decision", "reason", "because"]
 
     def score(self, frame: pd.DataFrame, because: bool = False) -> pd.DataFrame:
@@ -286,8 +286,8 @@ class TableModel:
         -------
         DataFrame
             `prediction`; `p_<class>` for each class; `total`, `aleatoric`, `epistemic`, in nats;
-            `ood_score`; `ood_probability`; `log_density`; `decision`, "accept" or "defer";
-            `reason`, "" or "unfamiliar" or "ambiguous"; `because`, if asked for. A row is
+            `ood_score`; `ood_probability`; `rows_like_this`; `log_density`; `decision`, "accept" or
+            "defer"; `reason`, "" or "unfamiliar" or "ambiguous"; `because`, if asked for. A row is
             unfamiliar, whatever its `ood_score`, if it has an unseen category, a gap where training
             had none, more gaps than any training row, another value in a column that was constant,
             or if it is farther from all known rows than these are from each other.
@@ -312,7 +312,7 @@ class TableModel:
             self.classifier.classes_[scored.predicted],
             *given.probabilities.T,
             *(given.total, given.aleatoric, given.epistemic),
-            *(given.ood_score, given.ood_probability, given.log_density),
+            *(given.ood_score, given.ood_probability, given.rows_like_this, given.log_density),
             *decisions,
         ]
         named = dict(zip(self.added_columns, columns, strict=False))

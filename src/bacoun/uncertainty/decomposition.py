@@ -77,7 +77,7 @@ def decompose(probabilities: Tensor) -> Uncertainty[Tensor]:
 
 
 def from_moments(
-    mean: Tensor, mean_entropy: Tensor, inner_entropy: Tensor | None = None
+    mean: Tensor, mean_entropy: Tensor, model: Tensor | None = None
 ) -> Uncertainty[Tensor]:
     """Split the entropy of mean probabilities, given mean entropies over draws.
 
@@ -87,15 +87,14 @@ def from_moments(
         Class probabilities, averaged over all draws.
     mean_entropy : Tensor of shape (N,)
         Entropy of each draw, averaged over all draws.
-    inner_entropy : Tensor of shape (N,), optional
-        For nested draws: entropy of the mean over inner draws, averaged over the outer ones.
-        Splits epistemic into model (above it) and ood (below it).
+    model : Tensor of shape (N,), optional
+        The part of the epistemic uncertainty that is due to the weights; the rest is `ood`.
     """
-    # Rounding must not break total <= log K, nor 0 <= aleatoric <= inner <= total (Jensen).
+    # Rounding must not break total <= log K, nor 0 <= aleatoric <= total (Jensen).
     total = torch.special.entr(mean).sum(dim=1).clamp(0, math.log(mean.shape[1]))
     aleatoric = torch.minimum(mean_entropy.clamp(min=0), total)
     parts = {"total": total, "aleatoric": aleatoric, "epistemic": total - aleatoric}
-    if inner_entropy is not None:
-        inner = torch.minimum(torch.maximum(inner_entropy, aleatoric), total)
-        parts |= {"model": total - inner, "ood": inner - aleatoric}
+    if model is not None:
+        model = torch.minimum(model.clamp(min=0), parts["epistemic"])
+        parts |= {"model": model, "ood": parts["epistemic"] - model}
     return Uncertainty(**parts)

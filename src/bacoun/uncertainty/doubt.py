@@ -1,131 +1,323 @@
-"""Doubt: the probability that a point is out-of-distribution, and its effect on a prediction.
+"""Doubt: how unusual a point is, the probability that it is out-of-distribution, and what follows.
 
-A point is OOD with probability kappa; then it may belong to any class. A posterior draw for an
-in-distribution point is the prediction p_w of one set of weights w; a draw for an OOD point is
-one-hot, with all classes equally likely. So the predictive mean and the mean entropy of draws are
+Several views say how unusual a point is: densities, what principal components leave out, and how
+much the weights disagree. Each is turned into evidence, in nats, by its distribution on training
+points that it was not fitted to, and the evidence adds up. With p the share of training points that
+are at least as unusual as x,
 
-    mean = (1 - kappa) E_w p_w + kappa / K,    aleatoric = (1 - kappa) E_w H[p_w].
+    surprise = -log p,    rows like this one = N p,
 
-The most likely class stays the same for any kappa below 1, and epistemic uncertainty grows to
-log K with kappa. The chain rule splits it exactly into a part due to the weights and a part due to
-being OOD:
+and the probability of being OOD follows by Bayes' rule: on training points the surprise has the
+density exp(-e), on OOD points a broad one. The prediction is mixed with the uniform one by a share
+kappa that grows slowly, because the classes of unusual points are still worth a guess:
 
-    model = H[mean] - E_w H[(1 - kappa) p_w + kappa / K],    ood = epistemic - model.
+    mean = (1 - kappa) E_w p_w + kappa / K.
+
+The entropy of the mean, the total uncertainty, has three parts. With q the OOD probability (or
+kappa, if that is larger), and r = n^2 / (n^2 + 5^2) for n rows like this one, because about five
+are needed to tell noise from ignorance,
+
+    aleatoric = (1 - q) r E_w H[p_w],
+    model     = (1 - q) H[E_w p_w] - aleatoric,
+    ood       = total - (1 - q) H[E_w p_w].
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 LARGEST_ODDS = 1e9  # keeps enough of a prediction that its argmax is not lost to rounding
-_LARGEST_SCORE = 1e6
-_NEVER = 1e9  # a spread that no score is outside of
-WEIGHT_BELOW = 0.5  # chosen on development images, as `power` was
+LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+LOGIT_95 = math.log(19)  # of a standard logistic distribution, the 95 % quantile
+# All settings below were chosen on development data: docs/doubt.md says which.
+ELBOW = 0.75  # between the median, 0, and the 95 % quantile, 1: where a score becomes evidence
+WEIGHT_BELOW = 0.5  # of evidence in the lower tail
+_WEIGHTS = {"density": 0.5}  # of a view, if not 1: flows extrapolate worse than Gaussians
+_BESIDE = ("residual", "categories")  # views that count only beyond their quantiles
+_IN_NATS = ("categories",)  # views of which many points may have the same score
+_TWO_SIDED = ("residual",)  # views in which a low score is unusual too: an image without detail
+_OUTLIER = 20  # times the median excess; more is drawn in to this
+_PSEUDO_ROWS = 5  # with which the tail of a view begins
+_HEAVIEST, _HEAVIEST_SUM = 0.3, 0.1  # shapes of tails: heavier ones would hide far points
+ENOUGH_ROWS = 5.0  # like this one, to tell noise from ignorance
+OOD_SCALE = 5.0  # of the surprise of OOD points, whose density is (1 + e / scale)^-2 / scale
+OPTIMISM = 1.0  # weights disagree about new points up to e times as much as about learned ones
+_AGREEMENT, _MANY_ROWS = 1e-3, 100_000  # nats; with more rows it falls, as disagreement does
+_ROUNDING = 1e-6  # of a disagreement in single precision
+LARGEST_SCORE = 1e9
 _GOLDEN = 0.6180339887498949  # its multiples, modulo 1, are evenly spread
 
 
 @dataclass(frozen=True)
 class Tail:
-    """Location and scale of an unfamiliarity score on held-out in-distribution points.
+    """The distribution of a score on points that it was not fitted to.
+
+    Up to the 95 % quantile it is taken as logistic, beyond as generalized Pareto. Scores are
+    standardized: 0 at the median, 1 at the 95 % quantile.
 
     Attributes
     ----------
     median : float
-        Median of the score.
     spread : float
         Distance from the median to the 95 % quantile.
-    spread_below : float
-        Distance from the 5 % quantile to the median.
+    shape, scale : float
+        Of the excess over 1; shape is above 0.
+    below : Tail or None
+        The same of minus the score, if a low score is unusual too.
     """
 
     median: float
     spread: float
-    spread_below: float
+    shape: float
+    scale: float
+    below: Tail | None = None
 
     @classmethod
-    def of(cls, scores: Tensor, smallest: float = 1e-6, two_sided: bool = True) -> Self:
-        """The tail of scores (n,) of in-distribution points.
-
-        Parameters
-        ----------
-        smallest : float
-            Spreads are at least this.
-        two_sided : bool
-            Whether a score below that of most points is unusual too.
-        """
-        finite = scores.double().clamp(-_LARGEST_SCORE, _LARGEST_SCORE)  # a flow may overflow
-        low, median, high = finite.quantile(finite.new_tensor([0.05, 0.5, 0.95])).tolist()
-        below = max(median - low, smallest) if two_sided else _NEVER
-        return cls(median, max(high - median, smallest), below)
+    def of(
+        cls,
+        scores: Tensor,
+        *,
+        smallest: float = 1e-6,
+        two_sided: bool = False,
+        heaviest: float = _HEAVIEST,
+    ) -> Self:
+        """The tail of scores (n,), with spreads of at least `smallest`."""
+        finite = scores.double().clamp(-LARGEST_SCORE, LARGEST_SCORE)
+        median, high = finite.quantile(finite.new_tensor([0.5, 0.95])).tolist()
+        spread = max(high - median, smallest)
+        standard = (finite - median) / spread
+        shape, scale = _pareto(standard[standard > 1] - 1, heaviest)
+        below = cls.of(-scores, smallest=smallest) if two_sided else None
+        return cls(median, spread, shape, scale, below)
 
     def standardized(self, scores: Tensor) -> Tensor:
         """Scores (N,), scaled to 0 at the median and 1 at the 95 % quantile."""
-        return (scores.double() - self.median) / self.spread
+        finite = scores.double().clamp(-LARGEST_SCORE, LARGEST_SCORE)  # a flow may overflow
+        return (finite - self.median) / self.spread
+
+    def evidence(self, scores: Tensor, elbow: float = ELBOW) -> Tensor:
+        """Evidence (N,) that scores (N,) are unusual, in nats: 0 for low ones, then growing.
+
+        With an `elbow` of 0, it is minus the log probability of a score at least as high; if it is
+        infinite, the evidence begins at the 95 % quantile.
+        """
+        standard = self.standardized(scores)
+        usual = torch.nn.functional.softplus(LOGIT_95 * (standard.clamp(max=1) - elbow))
+        above = usual + self._excess(standard)
+        if self.below is None:
+            return above
+        return above + WEIGHT_BELOW * self.below._excess(self.below.standardized(-scores))
+
+    def _excess(self, standard: Tensor) -> Tensor:
+        """Minus the log probability (N,) of at least this excess over the 95 % quantile."""
+        return torch.log1p(self.shape / self.scale * (standard - 1).clamp(min=0)) / self.shape
+
+    def distance(self, scores: Tensor) -> Tensor:
+        """How far (N,) scores are from the data: standardized, and squeezed beyond 1.
+
+        The heavier the tail, the less it says that a score is high.
+        """
+        standard = self.standardized(scores)
+        return standard.clamp(0, 1) + self.scale * self._excess(standard)
 
     def beyond(self, scores: Tensor) -> Tensor:
-        """How far (N,) scores are above the 95 % quantile or, at half weight, below the 5 % one.
+        """How far (N,) scores are above the 95 % quantile or, at half weight, below the 5 % one."""
+        above = (self.standardized(scores) - 1).clamp(min=0)
+        if self.below is None:
+            return above
+        return torch.maximum(above, WEIGHT_BELOW * (self.below.standardized(-scores) - 1))
 
-        Negative between the two.
-        """
-        below = (self.median - scores.double()) / self.spread_below
-        return torch.maximum(self.standardized(scores) - 1, WEIGHT_BELOW * (below - 1))
+
+def _pareto(excess: Tensor, heaviest: float) -> tuple[float, float]:
+    """Shape and scale of a generalized Pareto distribution, by probability-weighted moments.
+
+    A few pseudo-rows of a logistic tail come first, and outliers are drawn in. The shape is at
+    least what not knowing the scale amounts to.
+    """
+    middles = (torch.arange(_PSEUDO_ROWS, dtype=excess.dtype) + 0.5) / _PSEUDO_ROWS
+    ordered = torch.cat([excess, -middles.log().to(excess.device) / LOGIT_95]).sort().values
+    ordered = ordered.clamp(max=_OUTLIER * float(ordered.median()))
+    ranks = torch.arange(1, len(ordered) + 1, dtype=ordered.dtype, device=ordered.device)
+    share_above = 1 - (ranks - 0.35) / len(ordered)
+    first, second = float(ordered.mean()), float((share_above * ordered).mean())
+    shape = 2 - first / max(first - 2 * second, 1e-9)
+    shape = max(min(shape, heaviest), 1 / len(ordered))
+    return shape, 2 * (2 - shape) * second
+
+
+@dataclass(frozen=True)
+class Survival:
+    """The share of training points with at least as much evidence.
+
+    Attributes
+    ----------
+    quantiles : tuple of float
+        Of the evidence, at `LEVELS`. In between, the log of the share is linear.
+    tail : Tail
+        Beyond the 95 % quantile, which is the last one.
+    """
+
+    quantiles: tuple[float, ...]
+    tail: Tail
+
+    @classmethod
+    def of(cls, evidence: Tensor) -> Self:
+        """From the evidence (n,) of training points."""
+        found = evidence.quantile(evidence.new_tensor(LEVELS)).tolist()
+        quantiles = [found[0]]
+        for value in found[1:]:  # equal ones apart
+            quantiles.append(max(value, quantiles[-1] + 1e-6))
+        return cls(tuple(quantiles), Tail.of(evidence, heaviest=_HEAVIEST_SUM))
+
+    @property
+    def slopes(self) -> tuple[float, ...]:
+        """How much minus the log share rises with the evidence from each quantile to the next."""
+        logs = [-math.log(1 - level) for level in LEVELS]
+        rise = zip(logs, logs[1:], self.quantiles, self.quantiles[1:], strict=False)
+        return tuple((up - low) / (right - left) for low, up, left, right in rise)
+
+    def surprise(self, evidence: Tensor) -> Tensor:
+        """Minus the log share (N,)."""
+        usual = torch.full_like(evidence, -math.log(1 - LEVELS[0]))
+        for left, right, slope in zip(
+            self.quantiles, self.quantiles[1:], self.slopes, strict=False
+        ):
+            usual = usual + slope * (evidence - left).clamp(0, right - left)
+        return usual + self.tail.evidence(evidence, elbow=math.inf)
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Maps unfamiliarity scores to the probability that a point is out-of-distribution.
-
-    Each score is standardized: 0 at the median of in-distribution points, 1 at their 95 % quantile.
-    The first score always counts, the others only beyond their 95 % quantile and, at half weight,
-    below their 5 % quantile: an image smoother than all others is unusual too. With s the maximum,
-    the prior odds of being OOD are multiplied by max(s, 0)^power: they grow smoothly with the
-    distance from the data, without a hard threshold.
+    """Maps how unusual points are to probabilities of being out-of-distribution.
 
     Attributes
     ----------
     ood_prior : float
         Prior probability that a scored point is OOD.
-    tails : dict of Tail
-        By the name of the score; the first one is the main score.
-    disagreement : float
-        95 % quantile, on in-distribution points, of the epistemic uncertainty due to the weights
-        alone, in nats.
+    n_rows : int
+        Number N of training rows.
+    views : dict of Tail
+        By the name of the view.
+    disagreement : Tail
+        Of the logarithm of the epistemic uncertainty due to the weights alone.
+    agreement : float
+        Nats that are added to it first; less is no disagreement.
+    total : Survival
+        Of the summed evidence.
     power : float
-        How steeply doubt grows with the score; the default was chosen on development data.
+        How steeply the hedge grows with the distance from the data.
     """
 
     ood_prior: float
-    tails: dict[str, Tail]
-    disagreement: float
+    n_rows: int
+    views: dict[str, Tail]
+    disagreement: Tail
+    agreement: float
+    total: Survival
     power: float = 2.0
 
-    def score(self, scores: Mapping[str, Tensor]) -> Tensor:
-        """Unfamiliarity (N,) from `scores`, each (N,), by name: about 0 for typical points."""
-        first, *others = self.tails
-        each = [self.tails[first].standardized(scores[first])]
-        each += [self.tails[name].beyond(scores[name]) for name in others]
-        return torch.stack(each).amax(dim=0)
-
-    def ood_score(self, score: Tensor, epistemic: Tensor) -> Tensor:
-        """Ranking score (N,) for OOD detection: unfamiliarity, plus disagreement of the weights.
+    @classmethod
+    def learn(
+        cls,
+        views: Mapping[str, Tensor],
+        epistemic: Tensor,
+        *,
+        ood_prior: float,
+        n_rows: int,
+        optimism: float = OPTIMISM,
+    ) -> Self:
+        """Learn from training points.
 
         Parameters
         ----------
-        score : Tensor of shape (N,)
-            Unfamiliarity, as returned by `score`.
-        epistemic : Tensor of shape (N,)
+        views : mapping from a name to a Tensor of shape (n,)
+            How unusual the points would look if they were new.
+        epistemic : Tensor of shape (n,)
             Epistemic uncertainty due to the weights alone, in nats.
+        ood_prior : float
+            Prior probability that a scored point is OOD.
+        n_rows : int
+            Number of rows that the model was fitted to; the points may be a sample of them.
+        optimism : float
+            How much the log of `epistemic` may be larger at new points, because the features were
+            fitted to these.
         """
-        return score + torch.log1p(epistemic / self.disagreement)
+        agreement = max(_ROUNDING, _AGREEMENT * min(1.0, _MANY_ROWS / n_rows))
+        tails = {
+            name: Tail.of(
+                scores,
+                smallest=1.0 if name in _IN_NATS else 1e-6,
+                two_sided=name in _TWO_SIDED,
+            )
+            for name, scores in views.items()
+        }
+        learned = Tail.of((epistemic.double() + agreement).log())
+        unused = Survival((), learned)
+        draft = cls(ood_prior, n_rows, tails, learned, agreement, unused)
+        total = Survival.of(draft.evidence(views, epistemic))
+        return replace(draft, disagreement=_of_new_points(learned, optimism), total=total)
 
-    def probability(self, score: Tensor) -> Tensor:
-        """Probability kappa (N,) of being OOD, given the unfamiliarity `score` (N,)."""
-        odds = self.ood_prior / (1 - self.ood_prior) * score.clamp(min=0) ** self.power
+    def with_disagreement(self, epistemic: Tensor) -> Self:
+        """The same after the weights have been learned anew; `epistemic` as in `learn`."""
+        learned = Tail.of((epistemic.double() + self.agreement).log())
+        return replace(self, disagreement=_of_new_points(learned, OPTIMISM))
+
+    @property
+    def weights(self) -> dict[str, tuple[float, bool]]:
+        """Weight of each view, and whether it counts only beyond its quantiles."""
+        beside = _BESIDE if self.views.keys() - set(_BESIDE) else ()
+        return {name: (_WEIGHTS.get(name, 1.0), name in beside) for name in self.views}
+
+    def evidence(self, views: Mapping[str, Tensor], epistemic: Tensor) -> Tensor:
+        """Summed evidence (N,) of being unusual, in nats; arguments as in `learn`."""
+        summed = self.disagreement.evidence((epistemic.double() + self.agreement).log())
+        for name, (weight, beside) in self.weights.items():
+            elbow = math.inf if beside else ELBOW
+            summed = summed + weight * self.views[name].evidence(views[name], elbow)
+        return summed
+
+    def surprise(self, views: Mapping[str, Tensor], epistemic: Tensor) -> Tensor:
+        """Minus the log share (N,) of training points that are at least as unusual."""
+        return self.total.surprise(self.evidence(views, epistemic))
+
+    def rows_like_this(self, surprise: Tensor) -> Tensor:
+        """Expected number (N,) of training rows that are at least as unusual."""
+        return self.n_rows * torch.exp(-surprise)
+
+    def probability(self, surprise: Tensor) -> Tensor:
+        """Probability (N,) of being OOD: Bayes' rule with the prior `ood_prior`."""
+        ratio = surprise - 2 * torch.log1p(surprise / OOD_SCALE) - math.log(OOD_SCALE)
+        log_odds = ratio + math.log(self.ood_prior / (1 - self.ood_prior))
+        return log_odds.clamp(max=math.log(LARGEST_ODDS)).sigmoid()
+
+    def enough(self, surprise: Tensor) -> Tensor:
+        """Share (N,) of noise that is told from ignorance, by the number of rows like this one."""
+        squared = self.rows_like_this(surprise).square()
+        return squared / (squared + ENOUGH_ROWS**2)
+
+    def hedge(self, views: Mapping[str, Tensor]) -> Tensor:
+        """Share kappa (N,) of the uniform distribution in the prediction.
+
+        Its odds are those of `ood_prior` times a power of the distance from the data. The squared
+        distance is the weighted mean over densities, plus the squares of what is beyond usual
+        residuals, as a log, and categories.
+        """
+        main = {name: weight for name, (weight, beside) in self.weights.items() if not beside}
+        squares = torch.zeros_like(next(iter(views.values())), dtype=torch.float64)
+        for name, tail in self.views.items():
+            if name in main:
+                square = main[name] / sum(main.values()) * tail.distance(views[name]).square()
+            else:
+                beyond = tail.beyond(views[name])
+                square = (beyond if name in _IN_NATS else torch.log1p(beyond)).square()
+            squares = squares + square
+        odds = self.ood_prior / (1 - self.ood_prior) * squares ** (self.power / 2)
         return 1 - 1 / (1 + odds.clamp(max=LARGEST_ODDS))
 
     def get_state(self) -> dict[str, Any]:
@@ -135,8 +327,23 @@ class Doubt:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Inverse of `get_state`."""
-        tails = {name: Tail(**tail) for name, tail in state["tails"].items()}
-        return cls(state["ood_prior"], tails, state["disagreement"], state["power"])
+        views = {name: _tail(view) for name, view in state["views"].items()}
+        total = state["total"]
+        total = Survival(tuple(total["quantiles"]), _tail(total["tail"]))
+        disagreement = _tail(state["disagreement"])
+        return cls(**{**state, "views": views, "disagreement": disagreement, "total": total})
+
+
+def _of_new_points(learned: Tail, optimism: float) -> Tail:
+    """The tail of disagreement about new points, from that about points the weights know."""
+    if optimism == 0:
+        return learned
+    return replace(learned, spread=learned.spread + optimism, shape=1e-3, scale=1 / LOGIT_95)
+
+
+def _tail(state: Mapping[str, Any]) -> Tail:
+    below = None if state["below"] is None else _tail(state["below"])
+    return Tail(**{**state, "below": below})
 
 
 def doubted(probabilities: Tensor, kappa: Tensor) -> Tensor:
@@ -151,14 +358,27 @@ def doubted(probabilities: Tensor, kappa: Tensor) -> Tensor:
     return (1 - weight) * probabilities + weight / probabilities.shape[-1]
 
 
-def doubted_draws(draws: Tensor, kappa: Tensor) -> Tensor:
-    """Replace a fraction kappa (N,) of the `draws` (S, N, K) by one-hot ones, cycling the classes.
+def doubted_draws(draws: Tensor, kappa: Tensor, unknown: Tensor) -> Tensor:
+    """Replace a fraction of the draws (S, N, K) by certain ones of any class.
 
-    The order in which draws are replaced as kappa grows is the same at all points.
+    The mean stays that of the draws mixed with the uniform distribution by kappa, and the mean
+    entropy falls to `1 - unknown` times theirs, up to rounding to whole draws.
+
+    Parameters
+    ----------
+    draws : Tensor of shape (S, N, K)
+        Class probabilities.
+    kappa, unknown : Tensor of shape (N,)
+        Share of the uniform distribution in the mean, and of the replaced draws; kappa is at most
+        `unknown`.
     """
     n_draws, _, n_classes = draws.shape
     order = (_GOLDEN * torch.arange(1, n_draws + 1, dtype=torch.float64)).frac().argsort()
     rank = order.argsort().to(draws.device)
-    one_hot = torch.nn.functional.one_hot(rank % n_classes, n_classes).to(draws)
-    is_ood = (rank[:, None] + 0.5) / n_draws < kappa
-    return torch.where(is_ood[:, :, None], one_hot[:, None], draws)
+    share = torch.where(unknown > 0, kappa / unknown, torch.zeros_like(kappa))
+    of_unknown = doubted(draws.mean(dim=0), share).cumsum(dim=1)  # (N, K)
+    place = (_GOLDEN * (rank.double() + 0.5)).frac().to(of_unknown)
+    winner = (place[:, None, None] > of_unknown[None]).sum(dim=2).clamp(max=n_classes - 1)
+    certain = torch.nn.functional.one_hot(winner, n_classes).to(draws)
+    is_unknown = (rank[:, None] + 0.5) / n_draws < unknown
+    return torch.where(is_unknown[:, :, None], certain, draws)

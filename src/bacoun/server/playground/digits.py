@@ -82,6 +82,7 @@ def score_digit(settings: dict[str, Any]) -> dict[str, Any]:
         "ood_score": float(found.ood_score[0]),
         "ood_threshold": reader.rule.ood_threshold,
         "ood_probability": float(found.ood_probability[0]),
+        "rows_like_this": float(found.rows_like_this[0]),
         "decision": str(decision[0]),
         "reason": str(reason[0]),
         "because": _because(str(reason[0]), found.probabilities[0], reader),

@@ -1,6 +1,6 @@
 // Digits: what is drawn and changed is in the address; the server reads it.
 
-import { bar, byId, complain, data, debounced, el, events, percent, readState, writeState } from "./common.js";
+import { bar, byId, complain, data, debounced, el, events, percent, readState, rowsLikeThis, writeState } from "./common.js";
 
 const SIDE = 28;
 const PEN = 1.35; // radius of the pen, in pixels of the drawing
@@ -173,7 +173,8 @@ function show(found) {
   byId("parts").replaceChildren(
     ...["total", "aleatoric", "model", "ood"].map((name) =>
       bar(name === "ood" ? "OOD" : name, found[name], found.max_total, name === "ood" ? "strong" : name === "total" ? "calm" : "")),
-    bar("P(OOD)", found.ood_probability, 1, "strong", percent(found.ood_probability)));
+    bar("P(OOD)", found.ood_probability, 1, "strong", percent(found.ood_probability)),
+    rowsLikeThis(found.rows_like_this));
 }
 
 build();

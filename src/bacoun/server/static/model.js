@@ -1,6 +1,6 @@
 // A model's page: a row to change, tables to score, and what the model was asked so far.
 
-import { ask, bar, byId, complain, data, debounced, el, percent, shown } from "./common.js";
+import { ask, bar, byId, complain, data, debounced, el, percent, rowsLikeThis, shown } from "./common.js";
 import { showWatch } from "./watch.js";
 
 const path = location.pathname;
@@ -134,7 +134,8 @@ function show({ scored, explanation, classes }) {
   const most = Math.log(classes.length);
   byId("parts").replaceChildren(
     ...["total", "aleatoric", "epistemic"].map((each) => bar(each, scored[each], most, each === "epistemic" ? "strong" : each === "total" ? "calm" : "")),
-    bar("P(OOD)", scored.ood_probability ?? 0, 1, "strong", percent(scored.ood_probability ?? 0)));
+    bar("P(OOD)", scored.ood_probability ?? 0, 1, "strong", percent(scored.ood_probability ?? 0)),
+    ...(scored.rows_like_this == null ? [] : [rowsLikeThis(scored.rows_like_this)]));
   blame(explanation);
 }
 

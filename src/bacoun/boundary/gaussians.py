@@ -1,0 +1,142 @@
+"""ClassGaussians: one Gaussian per class, which few rows of many columns can afford."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from sklearn.covariance import ledoit_wolf_shrinkage
+from torch import Generator, Tensor
+
+from bacoun.training import assign_folds
+
+_RIDGE = 1e-3  # of the mean variance, for constant columns
+_N_FOLDS = 5  # of cross-fitting
+_MIN_SINGULAR_VALUE = 1e-6  # relative to the largest
+_SAVED = ("mean", "basis", "whitening", "centers", "log_weights")
+
+
+class ClassGaussians:
+    """One Gaussian per class; covariances are shrunk to a shared one, and that to a sphere.
+
+    The shared covariance, shrunk after Ledoit and Wolf, counts as one more row of each class; of
+    principal components, as many rows as there are components.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Reduce points to at most this many principal components; the norm of what these leave out is
+        a view of its own. None: the inputs as they are.
+    """
+
+    def __init__(self, n_components: int | None = None) -> None:
+        self.n_components = n_components
+
+    def fit(self, points: Tensor, labels: Tensor) -> Self:
+        """Learn from points (N, D) with labels (N,)."""
+        points = points.double()
+        self.mean_ = points.mean(dim=0)
+        self.basis_: Tensor | None = None
+        if self.n_components is not None:
+            self.basis_ = principal_directions(points - self.mean_, self.n_components)
+        codes = self._codes(points)
+        present, groups = labels.unique(return_inverse=True)
+        counts = torch.bincount(groups).to(codes)
+        centers = codes.new_zeros(len(present), codes.shape[1]).index_add(0, groups, codes)
+        centers = centers / counts[:, None]
+        within = codes - centers[groups]
+        shared = _shared_covariance(within, len(present))
+        whitening = [
+            self._whitening(within[groups == group], shared) for group in range(len(present))
+        ]
+        self.whitening_ = torch.stack(whitening)
+        self.centers_ = torch.einsum("kij,kj->ki", self.whitening_, centers)
+        self.log_weights_ = (counts / counts.sum()).log()
+        return self
+
+    def _whitening(self, within: Tensor, shared: Tensor) -> Tensor:
+        """Inverse Cholesky factor (D, D) of the covariance of one class, rows around its mean."""
+        n_rows, dimension = within.shape
+        n_pseudo = 1 if self.n_components is None else dimension
+        covariance = (within.T @ within + n_pseudo * shared) / (n_rows - 1 + n_pseudo)
+        factor = torch.linalg.cholesky(covariance * (1 + 1 / n_rows))  # the mean is estimated too
+        identity = torch.eye(dimension, dtype=factor.dtype, device=factor.device)
+        return torch.linalg.solve_triangular(factor, identity, upper=False)
+
+    def _codes(self, points: Tensor) -> Tensor:
+        centered = points.double() - self.mean_
+        return centered if self.basis_ is None else centered @ self.basis_.T
+
+    def log_prob(self, points: Tensor) -> Tensor:
+        """Log density (N,) of points (N, D), or of their principal components."""
+        codes, (n_classes, dimension, _) = self._codes(points), self.whitening_.shape
+        white = codes @ self.whitening_.flatten(0, 1).T - self.centers_.flatten()
+        squares = white.unflatten(1, (n_classes, dimension)).square().sum(dim=2)
+        return torch.logsumexp(self.constants - squares / 2, dim=1)
+
+    @property
+    def constants(self) -> Tensor:
+        """Log density (K,) at the mean of each class, plus the log of its share."""
+        log_det = self.whitening_.diagonal(dim1=1, dim2=2).log().sum(dim=1)
+        return self.log_weights_ + log_det - len(self.centers_[0]) / 2 * math.log(2 * math.pi)
+
+    def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
+        """How unusual (N,) points (N, D) are, by name: minus log density, and norm of the rest."""
+        views = {"gaussian": -self.log_prob(points)}
+        if self.basis_ is not None:
+            centered = points.double() - self.mean_
+            rest = centered - (centered @ self.basis_.T) @ self.basis_
+            views["residual"] = torch.linalg.vector_norm(rest, dim=1)
+        return views
+
+    def cross_fitted(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The same of training points, each judged by Gaussians that were not fitted to it."""
+        folds = assign_folds(points, _N_FOLDS, Generator().manual_seed(0))
+        views: dict[str, Tensor] = {}
+        for fold in folds.unique():
+            own = folds == fold
+            others = ~own if bool((~own).any()) else own  # all points may be the same one
+            fitted = ClassGaussians(self.n_components).fit(points[others], labels[others])
+            for name, scores in fitted.unfamiliarity(points[own]).items():
+                views.setdefault(name, scores.new_zeros(len(points)))[own] = scores
+        return views
+
+    def get_state(self) -> dict[str, Any]:
+        """Tensors from which `set_state` rebuilds the fitted Gaussians."""
+        state = {name: getattr(self, f"{name}_") for name in _SAVED}
+        return state | {"n_components": self.n_components}
+
+    def set_state(self, state: Mapping[str, Any]) -> Self:
+        """Undo `get_state`."""
+        self.n_components = state["n_components"]
+        for name in _SAVED:
+            setattr(self, f"{name}_", state[name])
+        return self
+
+
+def _shared_covariance(within: Tensor, n_classes: int) -> Tensor:
+    """Covariance (D, D) of points (N, D) around their class means, shrunk to a sphere."""
+    n_rows, dimension = within.shape
+    covariance = within.T @ within / max(n_rows - n_classes, 1)
+    variance = covariance.diagonal().mean().clamp(min=1e-12)
+    share = 0.0
+    if dimension > 1 and n_rows > 1:
+        share = float(ledoit_wolf_shrinkage(within.cpu().numpy(), assume_centered=True))
+    sphere = variance * torch.eye(dimension, dtype=within.dtype, device=within.device)
+    return (1 - share) * covariance + (share + _RIDGE) * sphere
+
+
+def principal_directions(centered: Tensor, most: int) -> Tensor:
+    """Orthonormal rows (n, D) of largest variance; n is `most`, or fewer if the rank is lower."""
+    matrix = centered.double()
+    n_points, dimension = matrix.shape
+    if n_points < dimension:
+        _, values, directions = torch.linalg.svd(matrix, full_matrices=False)
+    else:  # the same from a smaller matrix, in ascending order
+        eigenvalues, columns = torch.linalg.eigh(matrix.T @ matrix)
+        values, directions = eigenvalues.clamp(min=0).sqrt().flip(0), columns.T.flip(0)
+    rank = int((values > _MIN_SINGULAR_VALUE * values[0]).sum())
+    n_kept = max(1, min(most, n_points - 1, rank))
+    return directions[:n_kept].to(centered.dtype).contiguous()
