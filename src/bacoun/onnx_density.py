@@ -61,18 +61,27 @@ def _add_survival(graph: Graph, evidence: str, survival: Survival) -> str:
 
 def add_hedge(graph: Graph, views: dict[str, str], doubt: Doubt) -> str:
     """Share (N, 1) of the uniform distribution in the prediction, in float64: `Doubt.hedge`."""
-    main = {name: weight for name, (weight, beside) in doubt.weights.items() if not beside}
-    squares = []
-    for name, tail in doubt.views.items():
+    weighted, shares, squares = [], [], []
+    share: str | np.ndarray
+    for name, (weight, beside) in doubt.weights.items():
+        tail = doubt.views[name]
         standard = _add_standardized(graph, views[name], tail)
-        if name in main:
-            distance, share = _add_distance(graph, standard, tail), main[name] / sum(main.values())
-        else:
-            distance, share = _add_excess(graph, standard), 1.0  # ONNX has no residual
-        squares.append(graph.add("Mul", graph.add("Mul", distance, distance), np.array(share)))
+        if beside:
+            beyond = _add_excess(graph, standard)  # of categories: ONNX has no residual
+            squares.append(graph.add("Mul", beyond, beyond))
+            continue
+        distance = _add_distance(graph, standard, tail)
+        square, share = graph.add("Mul", distance, distance), np.array(weight)
+        if name == "gaussian":
+            share = graph.add("Max", square, np.array(1.0))
+        weighted.append(graph.add("Mul", square, share))
+        shares.append(share)
+    squares.append(graph.add("Div", graph.add("Sum", *weighted), graph.add("Sum", *shares)))
     prior_odds = doubt.ood_prior / (1 - doubt.ood_prior)
     power = np.array(doubt.power / 2)
-    odds = graph.add("Mul", graph.add("Pow", graph.add("Sum", *squares), power), np.array(prior_odds))
+    odds = graph.add(
+        "Mul", graph.add("Pow", graph.add("Sum", *squares), power), np.array(prior_odds)
+    )
     odds = graph.add("Min", odds, np.array(LARGEST_ODDS))
     known = graph.add("Div", np.array(1.0), graph.add("Add", odds, np.array(1.0)))
     return graph.add("Sub", np.array(1.0), known)

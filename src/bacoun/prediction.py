@@ -11,7 +11,7 @@ from torch import Tensor
 from bacoun.base import Evaluation, evaluation_of
 from bacoun.boundary.flow_shell import as_if_held_out
 from bacoun.protocols import EdgeAwareFeatureMap
-from bacoun.uncertainty import OPTIMISM, Doubt, decompose, doubted, doubted_draws, from_moments
+from bacoun.uncertainty import Doubt, decompose, doubted, doubted_draws, from_moments
 
 CHUNK = 8192  # points at once: convolutions make much more of an image than what goes in
 _FEWEST_REFERENCE, _MOST_REFERENCE = 200, 5000  # training points that doubt is learned from
@@ -140,7 +140,7 @@ class Predictor:
         return torch.cat([from_moments(*moments).epistemic for moments in chunks])
 
     def log_density(
-        self, points: Tensor, log_units: float, scores: dict[str, Tensor] | None = None
+        self, points: Tensor, log_units: float, views: dict[str, Tensor] | None = None
     ) -> Tensor | None:
         """Log density (N,), or None if the boundary has none.
 
@@ -148,17 +148,19 @@ class Predictor:
         ----------
         log_units : float
             Log of the factor between densities of the data and of standardized points.
-        scores : dict, optional
-            From `look`: the density is not computed again if it is the first score, and the
-            residual of principal components is not a score apart.
+        views : dict, optional
+            From `unfamiliarity`, so that the flows are not asked twice.
         """
         if not self.has_density:
             return None
-        first = next(iter(scores or {}), None)
-        if scores and first in ("density", "categories") and "residual" not in scores:
-            log_prob: Tensor = -scores[first]
+        flat, views = points.flatten(1), views or {}
+        modeled = views.get("density", views.get("categories"))
+        if modeled is None:
+            log_prob: Tensor = self.boundary.log_prob(flat)
         else:
-            log_prob = self.boundary.log_prob(points.flatten(1))
+            log_prob = -modeled
+            if hasattr(self.boundary, "residual_log_prob"):
+                log_prob = log_prob + self.boundary.residual_log_prob(flat)
         return log_prob.double() - log_units
 
 
@@ -205,15 +207,15 @@ def learn_doubt(
         Number of rows that step 3 was fitted to.
     """
     views = predictor.held_out_unfamiliarity(points, labels)
-    rows, optimism = reference_rows(len(points)), OPTIMISM
+    rows, are_new = reference_rows(len(points)), False
     new = getattr(predictor.features, "held_out_rows_", rows[:0])
     if len(new) >= _FEWEST_REFERENCE:  # not even the features were fitted to them
-        rows, optimism = new, 0.0
+        rows, are_new = new, True
     rows = rows.to(points.device)
     return Doubt.learn(
         {name: scores[rows] for name, scores in views.items()},
         predictor.disagreement(features[rows]),
         ood_prior=ood_prior,
         n_rows=n_rows,
-        optimism=optimism,
+        are_new=are_new,
     )

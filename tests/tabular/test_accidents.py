@@ -151,7 +151,7 @@ def test_without_evidence_for_a_bound_what_is_likely_wrong_is_deferred(fast, tmp
 
 
 def test_the_tightest_bound_that_there_is_evidence_for_is_given(fast):
-    rows = noisy(4000, 2)
+    rows = noisy(4000, 4)
     model = fitted(rows, fast)
     assert model.rule.acceptance.max_error in (0.1, 0.2)
     assert model.rule.acceptance.statement == model.facts["error_bound"]

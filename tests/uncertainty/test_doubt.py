@@ -161,7 +161,22 @@ def test_a_view_that_often_fails_on_training_points_costs_no_prediction_of_shift
     heavy = replace(usual, shape=0.3, scale=0.5)
     score = {"density": torch.tensor([5.0]), "gaussian": torch.tensor([50.0])}
     sober = doubt(density=usual, gaussian=heavy).hedge(score)
-    assert float(sober) < 0.25 < 0.9 < float(doubt(density=usual, gaussian=usual).hedge(score))
+    assert float(sober) < 0.35 < 0.9 < float(doubt(density=usual, gaussian=usual).hedge(score))
+
+
+@given(st.floats(5, 30), st.floats(0.3, 3))
+def test_far_away_gaussians_decide_and_inside_them_flows_are_heard(far, spike):
+    """A flow that extrapolates in spikes leaves a round halo; a hole in the data is seen."""
+    usual = Tail(0.0, 1.0, 1e-3, 1 / math.log(19))
+    both = doubt(density=usual, gaussian=usual)
+
+    def odds(density, gaussian):
+        views = {"density": torch.tensor([density]), "gaussian": torch.tensor([gaussian])}
+        kappa = both.hedge(views)
+        return float(kappa / (1 - kappa))
+
+    assert odds(spike * far, far) == pytest.approx(odds(far, far), rel=0.25)
+    assert odds(far, 0.5) > 0.3 * odds(far, far)
 
 
 def test_a_residual_counts_by_its_logarithm_and_unseen_categories_in_full():
@@ -335,7 +350,7 @@ def test_new_points_of_the_same_kind_are_as_surprising_as_they_should_be(n_rows)
         common, own, noise = (normal(n_rows, 10 * seed + part) for part in range(3))
         return {"density": (common + own).exp(), "gaussian": common}, 0.01 * noise.exp()
 
-    learned = Doubt.learn(*views(1), ood_prior=0.01, n_rows=n_rows, optimism=0.0)
+    learned = Doubt.learn(*views(1), ood_prior=0.01, n_rows=n_rows, are_new=True)
     surprise = torch.cat([learned.surprise(*views(seed)) for seed in range(2, 12)])
     for share in (0.5, 0.2, 0.05):
         found = float((surprise > -math.log(share)).double().mean())
@@ -369,8 +384,8 @@ def test_what_counts_as_agreement_falls_with_many_rows(n_rows, agreement):
 def test_weights_may_disagree_more_about_new_points():
     views, epistemic = {"density": normal(500)}, (-5 + normal(500, 1)).exp()
     careful, sure = (
-        Doubt.learn(views, epistemic, ood_prior=0.01, n_rows=500, optimism=optimism)
-        for optimism in (1.0, 0.0)
+        Doubt.learn(views, epistemic, ood_prior=0.01, n_rows=500, are_new=are_new)
+        for are_new in (False, True)
     )
     asked = {"density": torch.zeros(1)}, torch.tensor([0.3])
     assert careful.surprise(*asked) < sure.surprise(*asked)

@@ -142,7 +142,7 @@ class CompactShell(NestedSettings):
         if not self.compact_:
             return self.shell_.log_prob(points)
         codes, residuals = self._split(points)
-        return self._with_residual(self.shell_.log_prob(codes), residuals)
+        return _finite(self.shell_.log_prob(codes) + self._log_prob_of(residuals))
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Log of p(class) times the density of points (N, D) in each class, (K, N).
@@ -155,16 +155,22 @@ class CompactShell(NestedSettings):
         if not self.compact_:
             return self.shell_.class_log_prob(points, wanted)
         codes, residuals = self._split(points)
-        return self._with_residual(self.shell_.class_log_prob(codes, wanted), residuals)
+        return _finite(self.shell_.class_log_prob(codes, wanted) + self._log_prob_of(residuals))
 
-    def _with_residual(self, value: Tensor, residuals: Tensor) -> Tensor:
-        """Log density (..., N) of codes, plus that of residuals (N, D)."""
+    def residual_log_prob(self, points: Tensor) -> Tensor:
+        """Log density (N,) of what the components leave out of points (N, D); 0 if nothing.
+
+        With the view `density` of `unfamiliarity`, it gives `log_prob` without the flows.
+        """
+        if not self.compact_:
+            return points.new_zeros(len(points))
+        return self._log_prob_of(self._split(points)[1])
+
+    def _log_prob_of(self, residuals: Tensor) -> Tensor:
         n_left = residuals.shape[1] - len(self.basis_)
-        if n_left > 0:
-            squares = (residuals / self.residual_scale_).square().sum(dim=1)
-            value = value - 0.5 * squares - n_left * math.log(self.residual_scale_)
-            value = value - 0.5 * n_left * math.log(2 * math.pi)
-        return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+        squares = (residuals / self.residual_scale_).square().sum(dim=1)
+        normalization = math.log(self.residual_scale_) + 0.5 * math.log(2 * math.pi)
+        return (-0.5 * squares - n_left * normalization) if n_left > 0 else 0 * squares
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """How unusual (N,) points (N, D) are: by flows, by Gaussians, and by the residual's norm.
@@ -199,3 +205,8 @@ class CompactShell(NestedSettings):
         self.gaussians_ = ClassGaussians().set_state(state["gaussians"])
         self.shell_ = self._new_shell().set_state(state["shell"])
         return self
+
+
+def _finite(log_prob: Tensor) -> Tensor:
+    """A flow may overflow: what is not a number is as unlikely as can be."""
+    return torch.nan_to_num(log_prob, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)

@@ -36,7 +36,8 @@ class ClassGaussians:
 
     def fit(self, points: Tensor, labels: Tensor) -> Self:
         """Learn from points (N, D) with labels (N,)."""
-        points = points.double()
+        if self.n_components is None:
+            points = points.double()
         self.mean_ = points.mean(dim=0)
         self.basis_: Tensor | None = None
         if self.n_components is not None:
@@ -66,8 +67,9 @@ class ClassGaussians:
         return torch.linalg.solve_triangular(factor, identity, upper=False)
 
     def _codes(self, points: Tensor) -> Tensor:
-        centered = points.double() - self.mean_
-        return centered if self.basis_ is None else centered @ self.basis_.T
+        if self.basis_ is None:
+            return points.double() - self.mean_
+        return ((points - self.mean_) @ self.basis_.T).double()
 
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D), or of their principal components."""
@@ -86,9 +88,9 @@ class ClassGaussians:
         """How unusual (N,) points (N, D) are, by name: minus log density, and norm of the rest."""
         views = {"gaussian": -self.log_prob(points)}
         if self.basis_ is not None:
-            centered = points.double() - self.mean_
+            centered = points - self.mean_
             rest = centered - (centered @ self.basis_.T) @ self.basis_
-            views["residual"] = torch.linalg.vector_norm(rest, dim=1)
+            views["residual"] = torch.linalg.vector_norm(rest, dim=1).double()
         return views
 
     def cross_fitted(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:

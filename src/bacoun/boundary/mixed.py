@@ -164,6 +164,12 @@ class MixedShell(NestedSettings):
         density = {"density": -torch.logsumexp(flows.class_log_prob(of_numbers) + tree, dim=0)}
         return density | self._gaussian_views(numbers) | categories
 
+    def residual_log_prob(self, points: Tensor) -> Tensor:
+        """Log density (N,) of what principal components leave out of the numbers of points."""
+        if not isinstance(self.shell_, CompactShell):
+            return points.new_zeros(len(points))
+        return self.shell_.residual_log_prob(self._split(points)[0])
+
     def _gaussian_views(self, numbers: Tensor) -> dict[str, Tensor]:
         if not isinstance(self.shell_, CompactShell):
             return {}

@@ -1,14 +1,7 @@
 """Step 4: probabilities (S, N, K) -> total = aleatoric + epistemic, each (N,), in nats."""
 
 from bacoun.uncertainty.decomposition import Uncertainty, decompose, from_moments
-from bacoun.uncertainty.doubt import (
-    OPTIMISM,
-    Doubt,
-    Survival,
-    Tail,
-    doubted,
-    doubted_draws,
-)
+from bacoun.uncertainty.doubt import Doubt, Survival, Tail, doubted, doubted_draws
 from bacoun.uncertainty.metrics import (
     augrc,
     aupr,
@@ -25,7 +18,6 @@ from bacoun.uncertainty.metrics import (
 )
 
 __all__ = [
-    "OPTIMISM",
     "Doubt",
     "Survival",
     "Tail",

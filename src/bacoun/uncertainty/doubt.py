@@ -47,7 +47,7 @@ _PSEUDO_ROWS = 5  # with which the tail of a view begins
 _HEAVIEST, _HEAVIEST_SUM = 0.3, 0.1  # shapes of tails: heavier ones would hide far points
 ENOUGH_ROWS = 5.0  # like this one, to tell noise from ignorance
 OOD_SCALE = 5.0  # of the surprise of OOD points, whose density is (1 + e / scale)^-2 / scale
-OPTIMISM = 1.0  # weights disagree about new points up to e times as much as about learned ones
+_OPTIMISM = 1.0  # weights disagree about new points up to e times as much as about learned ones
 _AGREEMENT, _MANY_ROWS = 1e-3, 100_000  # nats; with more rows it falls, as disagreement does
 _ROUNDING = 1e-6  # of a disagreement in single precision
 LARGEST_SCORE = 1e9
@@ -230,7 +230,7 @@ class Doubt:
         *,
         ood_prior: float,
         n_rows: int,
-        optimism: float = OPTIMISM,
+        are_new: bool = False,
     ) -> Self:
         """Learn from training points.
 
@@ -244,9 +244,9 @@ class Doubt:
             Prior probability that a scored point is OOD.
         n_rows : int
             Number of rows that the model was fitted to; the points may be a sample of them.
-        optimism : float
-            How much the log of `epistemic` may be larger at new points, because the features were
-            fitted to these.
+        are_new : bool
+            Whether the features were not fitted to the points. Otherwise `epistemic` may be e times
+            as large at new points.
         """
         agreement = max(_ROUNDING, _AGREEMENT * min(1.0, _MANY_ROWS / n_rows))
         tails = {
@@ -261,12 +261,14 @@ class Doubt:
         unused = Survival((), learned)
         draft = cls(ood_prior, n_rows, tails, learned, agreement, unused)
         total = Survival.of(draft.evidence(views, epistemic))
-        return replace(draft, disagreement=_of_new_points(learned, optimism), total=total)
+        return replace(
+            draft, disagreement=learned if are_new else _of_new_points(learned), total=total
+        )
 
     def with_disagreement(self, epistemic: Tensor) -> Self:
         """The same after the weights have been learned anew; `epistemic` as in `learn`."""
         learned = Tail.of((epistemic.double() + self.agreement).log())
-        return replace(self, disagreement=_of_new_points(learned, OPTIMISM))
+        return replace(self, disagreement=_of_new_points(learned))
 
     @property
     def weights(self) -> dict[str, tuple[float, bool]]:
@@ -304,21 +306,31 @@ class Doubt:
     def hedge(self, views: Mapping[str, Tensor]) -> Tensor:
         """Share kappa (N,) of the uniform distribution in the prediction.
 
-        Its odds are those of `ood_prior` times a power of the distance from the data. The squared
-        distance is the weighted mean over densities, plus the squares of what is beyond usual
-        residuals, as a log, and categories.
+        Its odds are those of `ood_prior` times a power of the distance from the data. To the
+        squared distance by densities, the squares are added of what is beyond usual residuals, as
+        a log, and categories.
         """
-        main = {name: weight for name, (weight, beside) in self.weights.items() if not beside}
-        squares = torch.zeros_like(next(iter(views.values())), dtype=torch.float64)
-        for name, tail in self.views.items():
-            if name in main:
-                square = main[name] / sum(main.values()) * tail.distance(views[name]).square()
-            else:
-                beyond = tail.beyond(views[name])
-                square = (beyond if name in _IN_NATS else torch.log1p(beyond)).square()
-            squares = squares + square
-        odds = self.ood_prior / (1 - self.ood_prior) * squares ** (self.power / 2)
+        squared = self._squared_distance(views)
+        for name, (_, beside) in self.weights.items():
+            if beside:
+                beyond = self.views[name].beyond(views[name])
+                squared = squared + (beyond if name in _IN_NATS else beyond.log1p()).square()
+        odds = self.ood_prior / (1 - self.ood_prior) * squared ** (self.power / 2)
         return 1 - 1 / (1 + odds.clamp(max=LARGEST_ODDS))
+
+    def _squared_distance(self, views: Mapping[str, Tensor]) -> Tensor:
+        """Weighted mean (N,) of the squared distances by each density.
+
+        The weight of Gaussians grows with their distance: flows know the shape of the data, but
+        far away they extrapolate in spikes.
+        """
+        summed = total = torch.zeros_like(next(iter(views.values())), dtype=torch.float64)
+        for name, (weight, beside) in self.weights.items():
+            if not beside:
+                square = self.views[name].distance(views[name]).square()
+                share = square.clamp(min=1) if name == "gaussian" else square * 0 + weight
+                summed, total = summed + share * square, total + share
+        return summed / total
 
     def get_state(self) -> dict[str, Any]:
         """Plain values from which `from_state` rebuilds it."""
@@ -334,11 +346,9 @@ class Doubt:
         return cls(**{**state, "views": views, "disagreement": disagreement, "total": total})
 
 
-def _of_new_points(learned: Tail, optimism: float) -> Tail:
+def _of_new_points(learned: Tail) -> Tail:
     """The tail of disagreement about new points, from that about points the weights know."""
-    if optimism == 0:
-        return learned
-    return replace(learned, spread=learned.spread + optimism, shape=1e-3, scale=1 / LOGIT_95)
+    return replace(learned, spread=learned.spread + _OPTIMISM, shape=1e-3, scale=1 / LOGIT_95)
 
 
 def _tail(state: Mapping[str, Any]) -> Tail:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from markupsafe import escape
 
 from bacoun.tabular.explanation import Explanation, Surprise, Unseen
@@ -59,7 +60,9 @@ def test_listed_rows_are_explained_as_by_the_model(model, table):
     for row, explanation in data.unfamiliar.items():
         assert explanation.reason == "unfamiliar"
         assert 1 <= len(reasons(explanation, data.columns)) <= 3
-        assert told[row] == explanation or told[row].reason != "unfamiliar"
+        if told[row].reason == "unfamiliar":
+            assert str(told[row]) == str(explanation)
+            assert told[row].rows_like_this == pytest.approx(explanation.rows_like_this, rel=1e-4)
 
 
 def test_an_ambiguous_row_names_its_two_classes_and_what_speaks_for_them(model, table):
