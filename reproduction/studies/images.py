@@ -68,13 +68,14 @@ def probabilities(model: Any, images: np.ndarray) -> np.ndarray:
 
 
 def scores(model: Any, images: np.ndarray) -> dict[str, np.ndarray]:
-    """Parts of uncertainty, each (N,), and, where there is an edge, p(OOD) and -log density."""
+    """Parts of uncertainty, each (N,), and what doubt and density say, if there is an edge."""
     if not isinstance(model, BaCOUnClassifier):
         return model.uncertainty(images).parts()
     answers = model.evaluate(images)
     found = {part: getattr(answers, part) for part in PARTS}
     if answers.ood_probability is not None and answers.log_density is not None:
         found |= {"p_ood": answers.ood_probability, "rarity": -answers.log_density}
+        found["ood_score"] = answers.ood_score
     return found
 
 

@@ -50,3 +50,13 @@ def test_a_draw_is_the_trained_network_with_those_units_cut_out(moons):
 def test_a_rate_out_of_bounds_is_refused(moons):
     with pytest.raises(ValueError, match=r"0 <= dropout < 1; got 1\.0"):
         quick(dropout=1.0).fit(*moons)
+
+
+def test_many_inputs_are_dropped_too(moons):
+    """A table of 64 columns has a dropout before its first layer."""
+    X, y = moons
+    wide = np.hstack([X, np.random.default_rng(1).normal(size=(len(X), 62))])
+    model = quick(n_draws=20, epochs=1).fit(wide, y)
+    widths = [len(mask) for mask in model.masks_[0]]
+    assert widths == [64, 32, 32]
+    assert model.predict_proba(wide).shape == (len(X), 2)

@@ -395,3 +395,19 @@ def test_weights_may_disagree_more_about_new_points():
 def test_state_survives_a_round_trip_through_json():
     one = doubt(0.05)
     assert Doubt.from_state(json.loads(json.dumps(one.get_state()))) == one
+
+
+def test_a_tail_is_rarely_heavy_by_chance():
+    """Squared distances in two normal columns have exponential tails; 75 of 1500 rows show it."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.empty(200, 1500, dtype=torch.float64).exponential_(generator=generator)
+    far = torch.tensor([60.0], dtype=torch.float64)
+    distances = [float(Tail.of(each).distance(far)) for each in scores]
+    assert sum(distances) / len(distances) > 17  # 22 if the shape were known
+    assert sum(distance < 8 for distance in distances) <= 10
+
+
+def test_a_tail_that_is_heavy_beyond_doubt_stays_so():
+    generator = torch.Generator().manual_seed(0)
+    uniform = torch.rand(1500, generator=generator, dtype=torch.float64)
+    assert Tail.of(uniform**-1).shape == 0.3

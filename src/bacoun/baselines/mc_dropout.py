@@ -75,14 +75,17 @@ class MCDropout(NestedSettings, NetworkDraws):
         return self
 
     def _masks(self, generator: torch.Generator) -> list[Tensor]:
-        """A vector for each hidden layer: 0 for dropped units, 1 / (1 - rate) for the others."""
-        layers = [*self.network_.module_[0].children()]
-        rates = [layer.rate for layer in layers if isinstance(layer, Dropout)]
-        widths = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
-        return [
-            (torch.rand(width, generator=generator) >= rate).to(self.device) / (1 - rate)
-            for width, rate in zip(widths, rates, strict=True)
-        ]
+        """A vector for each dropout: 0 for dropped units, 1 / (1 - rate) for the others."""
+        body, head = self.network_.module_
+        masks, rate = [], None
+        for layer in (*body.children(), head):
+            if isinstance(layer, Dropout):
+                rate = layer.rate
+            elif isinstance(layer, nn.Linear) and rate is not None:  # many inputs are dropped too
+                kept = torch.rand(layer.in_features, generator=generator) >= rate
+                masks.append(kept.to(self.device) / (1 - rate))
+                rate = None
+        return masks
 
     def _layers(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """The layers before the first dropout, which all draws share, and the others."""

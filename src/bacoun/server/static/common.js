@@ -151,10 +151,12 @@ export function bar(name, value, most, kind = "", text = shown(value)) {
     el("output", {}, text));
 }
 
-/** How many training rows are at least as unusual, as a row of a list of bars. */
+/** How many training rows are at least as unusual, below a list of bars. */
 export function rowsLikeThis(rows) {
-  const text = rows >= 10 ? Math.round(rows).toLocaleString("en") : rows >= 1e-4 ? rows.toPrecision(1) : "under 0.0001";
-  return bar("rows like this", 0, 1, "", text);
+  const text = rows >= 10 ? Math.round(rows).toLocaleString("en") : rows >= 1e-4 ? rows.toPrecision(1) : "< 0.0001";
+  return el("li", { class: "bar-row count" },
+    el("span", { class: "name" }, "training rows like this"),
+    el("output", {}, text));
 }
 
 /** Say something that went wrong, or nothing. */
