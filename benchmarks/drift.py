@@ -2,7 +2,9 @@
 
     python -m benchmarks drift
 
-Rows of five classes have eight numbers and two categories; a model is fitted to four of them.
+Rows of five classes have eight numbers and two categories; a model is fitted to four of them. For
+false alarms the numbers are also whole ones from 1 to 5, rounded, heavy-tailed or categories, and
+rows are copies of 300 different ones.
 Each stream has reference rows of its own, drawn like its rows, because the promise of at most 1 %
 false alarms is over both. A change comes after 500 rows: one number shifted by half a standard
 deviation, 5 % of the rows from the fifth class, or one number in other units (divided by 2.54).
@@ -25,9 +27,11 @@ from rich.console import Console
 from scipy import stats
 
 from bacoun.tabular import TableModel
+from bacoun.tabular.encoding import Column
+from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scoring import ScoredRows
 from bacoun.watching.martingale import DriftTest
-from bacoun.watching.quantities import Quantity, bins_of, weights_of
+from bacoun.watching.quantities import bins_of, watched, weights_of
 from benchmarks.record import Record, markdown_table, rich_table
 from benchmarks.record import resume as resume_record
 
@@ -46,77 +50,91 @@ class Pool(NamedTuple):
     """Rows that were scored once; streams draw theirs without replacement."""
 
     scored: ScoredRows
-    levels: list[int]  # number of levels of each column; 0: a number
+    columns: list[Column]
+    n_categories: list[int]  # of each feature; 0: a number
 
 
-def draw(n_rows: int, rng: np.random.Generator, labels: np.ndarray) -> pd.DataFrame:
+def letters(numbers: np.ndarray) -> np.ndarray:
+    """Numbers as categories a to e."""
+    return np.array(list("abcde"))[np.clip(np.rint(numbers + 2), 0, 4).astype(int)]
+
+
+KINDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "continuous": lambda numbers: numbers,
+    "whole numbers": lambda numbers: np.clip(np.rint(numbers + 3), 1, 5),
+    "rounded": lambda numbers: numbers.round(1),
+    "heavy tails": lambda numbers: np.sinh(4 * numbers),
+    "categories": letters,
+    "copies": lambda numbers: numbers,
+}
+
+
+def draw(
+    n_rows: int, rng: np.random.Generator, labels: np.ndarray, kind: str = "continuous"
+) -> pd.DataFrame:
     """Rows of classes 0 to 4: numbers around the mean of their class, and categories."""
     means = 1.5 * np.random.default_rng(3).standard_normal((N_CLASSES + 1, N_NUMBERS))
     numbers = means[labels] + rng.standard_normal((n_rows, N_NUMBERS))
-    frame = pd.DataFrame(numbers, columns=[f"x{k}" for k in range(N_NUMBERS)])
+    if kind == "copies":  # the same 300 rows again and again
+        originals = np.random.default_rng(4).standard_normal((300, N_NUMBERS))
+        numbers = means[labels] + originals[rng.integers(len(originals), size=n_rows)]
+    frame = pd.DataFrame(KINDS[kind](numbers), columns=[f"x{k}" for k in range(N_NUMBERS)])
     frame["ward"] = rng.choice(list("ABCDE"), n_rows, p=[0.4, 0.3, 0.15, 0.1, 0.05])
     frame["side"] = np.where(rng.random(n_rows) < 0.3 + 0.1 * (labels == 1), "left", "right")
     return frame
 
 
 @cache
-def model() -> TableModel:
+def model(kind: str) -> TableModel:
+    """A model of rows of one kind."""
     rng = np.random.default_rng(1)
     labels = rng.integers(0, N_CLASSES, 1500)
-    table = draw(1500, rng, labels).assign(y=[f"class {k}" for k in labels])
+    table = draw(1500, rng, labels, kind).assign(y=[f"class {k}" for k in labels])
     return TableModel.fit(table, "y", random_state=0)
 
 
 @cache
-def pool(change: str) -> Pool:
+def pool(change: str, kind: str = "continuous") -> Pool:
     """Rows with a change, or with none."""
     rng = np.random.default_rng([2, len(change)])
     labels = rng.integers(0, N_CLASSES, POOL)
     if change == "new class":
         labels = np.where(rng.random(POOL) < 0.05, N_CLASSES, labels)
-    frame = draw(POOL, rng, labels)
+    frame = draw(POOL, rng, labels, kind)
     if change == "shift":
         frame["x0"] += 0.5 * frame["x0"].std()
     if change == "units":
         frame["x0"] /= 2.54
-    fitted = model()
+    fitted = model(kind)
     (scored,) = fitted.score_rows([frame])
-    return Pool(scored, [len(column.levels) for column in fitted.encoder.columns_])
+    return Pool(scored, fitted.encoder.columns_, fitted.neighborhood.n_categories)
 
 
-def reference(usual: Pool, known: np.ndarray, held_out: np.ndarray) -> list[Quantity]:
-    """Quantities as of a model that has these rows of the pool as its own."""
-    scored, rows = usual.scored, usual.scored.features[known]
-    found = [
-        Quantity.number("ood_score", scored.ood_score[held_out]),
-        Quantity.number("total", scored.evaluation.total[held_out]),
-        Quantity.category("prediction", N_CLASSES, np.empty(0)),
-    ]
-    for place, n_levels in enumerate(usual.levels):
-        name, values = f"column {place}", rows[:, place]
-        found.append(
-            Quantity.category(name, n_levels + 1, values, place)
-            if n_levels
-            else Quantity.number(name, values, place)
-        )
-    return found
+def noticed(
+    change: str, n_before: int, n_after: int, seed: int, kind: str = "continuous"
+) -> dict[str, int | None]:
+    """Row at which each test raises its alarm, from 1; None if it does not.
 
-
-def noticed(change: str, n_before: int, n_after: int, seed: int) -> dict[str, int | None]:
-    """Row at which each test raises its alarm, from 1; None if it does not."""
-    rng, usual, changed = np.random.default_rng([3, seed]), pool("none"), pool(change)
+    The reference is as of a model that has some rows of the pool as its own.
+    """
+    rng, usual, changed = np.random.default_rng([3, seed]), pool("none", kind), pool(change, kind)
     chosen = rng.choice(POOL, N_KNOWN + N_CALIBRATION + n_before, replace=False)
     known, held_out, before = np.split(chosen, [N_KNOWN, N_KNOWN + N_CALIBRATION])
     after = rng.choice(POOL, n_after, replace=False)
     parts = [usual.scored.take(before), changed.scored.take(after)]
-    quantities = reference(usual, known, held_out)
+    own = Neighborhood.fit(usual.scored.features[known], usual.n_categories, seed)
+    held = usual.scored.take(held_out)
+    calibration = {"ood_score": held.ood_score, "total": held.evaluation.total}
+    quantities = watched(usual.columns, own, calibration, N_CLASSES)
     counts = np.stack([each.counts for each in quantities])
     test = DriftTest.start(counts, weights_of(quantities), FALSE_ALARM)
-    bins = np.concatenate([bins_of(quantities, part) for part in parts])
+    bins = np.concatenate([bins_of(quantities, part, own) for part in parts])
     for start in range(0, len(bins), LOOK):
         test.update(bins[start : start + LOOK], rng)
         if test.alarm_row is not None:
             break
+    if kind != "continuous":
+        return {TESTS[0]: test.alarm_row}
     rows = np.concatenate([part.features for part in parts])
     p_values = list(smallest_p_values(usual.scored.features[known], rows))
     found: dict[str, int | None] = {TESTS[0]: test.alarm_row}
@@ -137,10 +155,11 @@ def smallest_p_values(known: np.ndarray, rows: np.ndarray) -> Iterator[tuple[int
         yield end, float(min(tested))
 
 
-def false_alarms() -> dict[str, Any]:
+def false_alarms(kind: str) -> dict[str, Any]:
     """Share of streams without a change in which each test raises an alarm."""
-    found = [noticed("none", N_ROWS // 2, N_ROWS // 2, seed) for seed in range(N_STREAMS)]
-    shares = {name: float(np.mean([each[name] is not None for each in found])) for name in TESTS}
+    half = N_ROWS // 2
+    found = [noticed("none", half, half, seed, kind) for seed in range(N_STREAMS)]
+    shares = {name: float(np.mean([each[name] is not None for each in found])) for name in found[0]}
     return {"streams": N_STREAMS, "rows": N_ROWS, "promise": FALSE_ALARM, "alarms": shares}
 
 
@@ -162,14 +181,14 @@ def delays(change: str) -> dict[str, Any]:
 
 
 TASKS: dict[str, Callable[[], dict[str, Any]]] = {
-    "false alarms": false_alarms,
+    **{f"false alarms, {kind}": partial(false_alarms, kind) for kind in KINDS},
     **{change: partial(delays, change) for change in ("shift", "new class", "units")},
 }
 
 
 def table_of(runs: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table of results."""
-    alarms, changes = runs["false alarms"], ["shift", "new class", "units"]
+    alarms, changes = runs["false alarms, continuous"], ["shift", "new class", "units"]
     header = ["test", f"false alarms in {alarms['rows']} rows", *changes]
     rows = []
     for name in TESTS:
@@ -179,18 +198,26 @@ def table_of(runs: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
+def alarms_of(runs: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Header and row of the table of false alarms by kind of columns."""
+    found = {kind: runs[f"false alarms, {kind}"]["alarms"][TESTS[0]] for kind in KINDS}
+    return ["columns", *found], [["false alarms", *(f"{share:.1%}" for share in found.values())]]
+
+
 def _rows(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
 
 
 def markdown(record: Record) -> str:
     """The same table as Markdown."""
-    return markdown_table(*table_of(record["runs"]))
+    tables = (table_of(record["runs"]), alarms_of(record["runs"]))
+    return "\n\n".join(markdown_table(*table) for table in tables)
 
 
 def main() -> None:
     """Measure what the record lacks, and print it all."""
     record = resume_record(RECORD, TASKS, ("bacoun", "numpy", "scipy"))
     Console(width=120).print(
-        rich_table("Rows until a change is noticed", *table_of(record["runs"]))
+        rich_table("Rows until a change is noticed", *table_of(record["runs"])),
+        rich_table("Streams without a change", *alarms_of(record["runs"])),
     )

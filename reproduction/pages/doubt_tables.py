@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 from reproduction.pages.claims import OURS, Results
 from reproduction.pages.tables import lines, number
 from reproduction.schema import read_experiment
+from reproduction.studies.ood_calibration import EDGES
 
 _CHOICE = {
     "log loss, clean": "nll/clean",
@@ -157,6 +159,40 @@ def image_probability(r: Results) -> str:
     return table(["images", *head], rows, 1)
 
 
+def calibration(r: Results) -> str:
+    """Mean probability of being OOD in streams with a share of unknown rows, which is the prior."""
+    priors = [f"{prior:g}" for prior in read_experiment("ood-calibration").options["priors"]]
+    rows = (
+        [
+            f"{kind}: {label}",
+            *means(r, "ood-calibration", OURS, (f"{part}/{kind}/{p}" for p in priors)),
+        ]
+        for kind in ("tables", "images")
+        for part, label in (("mean", "the stream"), ("inside", "its known rows"))
+    )
+    return table(["mean probability of", *(f"prior {prior}" for prior in priors)], rows, 1)
+
+
+def reliability(r: Results) -> str:
+    """Share of unknown rows by what their probability was said to be."""
+    bins = [f"{low:g} to {high:g}" for low, high in pairwise(EDGES)]
+    rows = []
+    for kind in ("tables", "images"):
+        for prior in ("0.01", "0.2", "0.5"):
+            curves = [
+                record.arrays[f"{kind} {prior}"].astype(float)
+                for record in r.records["ood-calibration"]
+                if record.method == OURS
+            ]
+            mass, said, found = np.mean(curves, axis=0).T
+            cells = [
+                f"{s:.2f}: {f:.2f} ({100 * m:.1f} %)" if m > 0 else "-"
+                for m, s, f in zip(mass, said, found, strict=True)
+            ]
+            rows.append([f"{kind}, prior {prior}", *cells])
+    return table(["stream", *bins], rows, 1)
+
+
 def left_out(r: Results) -> str:
     """Classes left out of tables."""
     scores = {
@@ -187,6 +223,8 @@ TABLES = {
     "doubt: other images": other_images,
     "doubt: split of images": image_split,
     "doubt: images": image_probability,
+    "doubt: calibration": calibration,
+    "doubt: reliability": reliability,
     "doubt: left-out": left_out,
     "doubt: log-loss": log_loss,
 }

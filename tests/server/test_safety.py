@@ -3,15 +3,21 @@
 import json
 import os
 import socket
+import subprocess
+import sys
+import threading
 import time
 
 import httpx
 import pytest
+import uvicorn
 from tests.server.conftest import TOKEN
 
 from bacoun.cli import main
+from bacoun.server.app import create_app
 from bacoun.server.catalog import Catalog
 from bacoun.server.errors import CODES, ApiError
+from bacoun.server.http_protocol import protocol_with
 from bacoun.server.settings import Settings
 
 
@@ -201,3 +207,152 @@ def test_bad_arguments_are_one_line_and_exit_code_2(arguments, said, tmp_path, m
     printed = capsys.readouterr().err
     assert said in printed
     assert len(printed.splitlines()) == 1
+
+
+# --- issue 30 -------------------------------------------------------------------------------------
+
+
+def addresses(app):
+    """Every GET address of the application, models filled in by `{name}`."""
+    for route in app.routes:
+        if "GET" in (getattr(route, "methods", None) or ()):
+            yield route.path
+
+
+def every_get_address():
+    settings = Settings(host="0.0.0.0", token=TOKEN)
+    return sorted(addresses(create_app(Catalog(), settings)))
+
+
+OPEN = {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/favicon.ico"}
+OPEN |= {"/static/report.css", "/static/report.js"}
+
+
+@pytest.fixture(scope="module")
+def guarded(folder, start):
+    """A server with a token, the playground, a log and a report."""
+    (folder / "iris" / "report.html").write_text("<!DOCTYPE html><title>t</title>the report")
+    with start(folder, "--watch", BACOUN_TOKEN=TOKEN, BACOUN_DATA="") as started:
+        yield started
+
+
+@pytest.mark.parametrize("path", every_get_address())
+def test_no_route_shows_data_without_the_token_whatever_is_accepted(guarded, path):
+    """30.1: `Accept: text/html` is no key."""
+    known, unknown = (path.replace("{name}", name) for name in ("iris", "no-such-model"))
+    for accept in ("*/*", "application/json", "text/html", "text/html,*/*;q=0.8"):
+        answer = httpx.get(guarded.address + known, headers={"Accept": accept}, timeout=60)
+        if path in OPEN:
+            assert answer.status_code in (200, 204)
+        elif answer.status_code != 401:  # a page: it holds nothing of a model, so all have the same
+            assert "text/html" in accept
+            assert answer.headers["content-type"].startswith("text/html")
+            other = httpx.get(guarded.address + unknown, headers={"Accept": accept}, timeout=60)
+            assert (other.status_code, other.content) == (answer.status_code, answer.content)
+
+
+def test_with_the_token_every_data_route_answers(guarded):
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    for path in ("/v1/models", "/v1/models/iris", "/v2/models/iris", "/metrics", "/openapi.json"):
+        assert httpx.get(guarded.address + path, headers=headers, timeout=60).status_code == 200
+    report = httpx.get(f"{guarded.address}/models/iris/report", headers=headers)
+    assert "the report" in report.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_pages_of_other_sites_cannot_use_a_server_without_a_token(server, headers):
+    """30.12: a body without a content type reaches no model, and no fit is started."""
+    with server.client(headers=headers) as client:
+        check_refused(client.post("/v2/models/iris/infer", content=b"{}"), 403)
+        check_refused(client.get("/?data=moons", headers={"Accept": "application/json"}), 403)
+        check_refused(client.get("/models/iris"), 403)
+        assert client.get("/models", headers={"Accept": "text/html"}).status_code == 200
+
+
+def test_its_own_pages_and_programs_can(server):
+    own = {"Origin": server.address, "Sec-Fetch-Site": "same-origin"}
+    for headers in (own, {}, {"Sec-Fetch-Site": "none"}):
+        assert server.client(headers=headers).get("/v1/models").status_code == 200
+
+
+NO_FILES = """
+import asyncio, os, resource, sys, time
+from pathlib import Path
+from bacoun.server.app import create_app
+from bacoun.server.catalog import Catalog
+from bacoun.server.errors import ApiError
+from bacoun.server.jobs import Job
+from bacoun.server.service import Service
+from bacoun.server.settings import Settings
+
+async def main(folder):
+    service = Service(Catalog.of([Path(folder)]), Settings())
+    service.pool.start()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
+    service.is_prepared = True
+    answer = await service.ask("describe", "iris")
+    print(answer.status_code, service.is_ready, service.reason_to_wait)
+    try:
+        await service.ask("describe", "iris")
+    except ApiError as error:
+        print(error.status)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    ends = time.monotonic() + 60
+    while not service.is_ready and time.monotonic() < ends:
+        await asyncio.sleep(0.1)
+    print(service.is_ready, (await service.ask("describe", "iris")).status_code)
+    service.pool.close()
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again(saved, tmp_path):
+    """30.3: too many open files are answered 503, said at /readyz, and got over."""
+    script = tmp_path / "script.py"
+    script.write_text(NO_FILES)
+    command = [sys.executable, str(script), str(saved / "iris")]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr
+    refused, busy, again = run.stdout.splitlines()
+    assert refused.startswith("503 False a process that scores cannot be started")
+    assert (busy, again) == ("503", "True 200")
+
+
+def test_connections_are_capped():
+    """30.3: what is beyond gets a sentence and is closed, so that files are left for workers."""
+
+    async def hello(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    config = uvicorn.Config(
+        hello, port=0, http=protocol_with(20.0, 3), lifespan="off", log_level="warning"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    held = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+    time.sleep(0.2)
+    check_refused(httpx.get(f"http://127.0.0.1:{port}/"), 503)
+    held.pop().close()
+    time.sleep(0.2)
+    assert httpx.get(f"http://127.0.0.1:{port}/").text == "hello"
+    for each in held:
+        each.close()
+    server.should_exit = True
+    thread.join(timeout=20)

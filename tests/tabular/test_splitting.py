@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bacoun.cli import main
 from bacoun.features import LearnedFeatures
 from bacoun.tabular import TableModel
-from bacoun.tabular.splitting import find_groups, read_times, split_by_time
+from bacoun.tabular.splitting import are_events, find_groups, read_times, split, split_by_time
 
 N = 400
 QUICKER = {"features": LearnedFeatures(hidden=(16, 16), epochs=8, learning_rate=1e-2)}
@@ -214,3 +214,55 @@ def test_a_wrong_time_on_the_command_line_is_one_line(tmp_path, capsys):
     assert info.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "m").exists()
+
+
+# --- repeated rows (30.4, 30.7) -------------------------------------------------------------------
+
+
+def test_identical_rows_with_different_labels_are_events():
+    groups = np.repeat(np.arange(50), 10)
+    rng = np.random.default_rng(0)
+    noisy = (groups % 2) ^ (rng.random(500) < 0.1)
+    assert are_events(noisy, groups)
+    assert not are_events(groups % 2, groups)  # copies
+    assert not are_events(noisy, np.arange(500))  # nothing is repeated
+
+
+def test_a_few_contradictions_do_not_make_copies_events():
+    groups = np.repeat(np.arange(200), 5)
+    labels = groups % 2
+    labels[:10:5] = 1 - labels[:10:5]
+    assert not are_events(labels, groups)
+
+
+def test_one_row_that_is_a_third_of_the_table_leaves_enough_to_calibrate_on():
+    groups = np.concatenate([np.zeros(130, int), np.arange(1, 271)])
+    labels = groups % 2
+    for seed in range(20):
+        train, held_out = split(labels, groups, 0.2, seed)
+        assert len(held_out) == round(0.2 * 271)
+        assert not set(groups[train]) & set(groups[held_out])
+        assert len(np.unique(groups[held_out])) == len(held_out)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_error_bound_of_a_discrete_table_is_about_rows(fast, seed):
+    """30.4: common sheets are noisier; with one row of each sheet nobody would notice."""
+    rng = np.random.default_rng(seed)
+
+    def sheets(n_rows):
+        answers = np.minimum(rng.geometric(0.5, (n_rows, 4)) - 1, 9)
+        is_common = answers.sum(axis=1) <= 3
+        wrong = rng.random(n_rows) < np.where(is_common, 0.15, 0.0)
+        right = answers[:, 0] + answers[:, 1] > answers[:, 2] + answers[:, 3]
+        return pd.DataFrame(answers, columns=list("abcd")).assign(y=(right ^ wrong).astype(int))
+
+    model = TableModel.fit(sheets(1500), "y", classifier=fast())
+    assert model.facts["repeated_rows"] == "events"
+    assert model.facts["calibration_rows"] == 300
+    new = sheets(4000)
+    scored = model.score(new.drop(columns="y"))
+    accepted = (scored["decision"] == "accept").to_numpy()
+    wrong = (scored["prediction"].to_numpy() != new["y"].to_numpy())[accepted]
+    if model.rule.acceptance is not None:
+        assert wrong.mean() <= model.rule.acceptance.max_error + 0.02

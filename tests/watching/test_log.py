@@ -5,6 +5,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer
 
@@ -104,3 +105,23 @@ def test_a_file_that_is_no_log_is_refused(folder):
     log_path(folder).write_bytes(b"not a database" * 100)
     with pytest.raises(ValueError, match="must be a log of bacoun"):
         read_log(folder)
+
+
+@pytest.mark.parametrize("kind", ["whole numbers", "heavy tails", "decimals"])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_drift_is_seen_in_rows_of_the_same_kind(fast, tmp_path, kind, seed):
+    """30.2: known rows are kept in float32; 1 and 5 of a 1-to-5 column are not beyond them."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.normal(3, 1, (1400, 4))
+    values = {
+        "whole numbers": np.clip(np.rint(numbers), 1, 5),
+        "heavy tails": np.sinh(5 * (numbers - 3)),
+        "decimals": numbers.round(1) + 1000.1,
+    }[kind]
+    frame = pd.DataFrame(values, columns=list("abcd"))
+    labels = np.where(numbers[:, 0] + rng.normal(size=1400) > 3, "yes", "no")
+    model = TableModel.fit(frame[:400].assign(y=labels[:400]), "y", classifier=fast())
+    model.save(tmp_path / "model")
+    watch = Watch.beside(tmp_path / "model", model, "1")
+    watch.add([scored(model, frame[400:])], np.random.default_rng(10 + seed))
+    assert not read_log(tmp_path / "model")["drift"]["alarm"]

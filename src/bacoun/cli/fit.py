@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from glob import escape
@@ -193,8 +194,7 @@ def _summary(model: TableModel, out: Path) -> str:
         )
     lines = {
         "rows": f"{facts['rows']}: {facts['training_rows']} for training{sample}, "
-        f"{facts['calibration_rows']} for calibration{period}"
-        + (f", {facts['copies']} copies of others" if facts["copies"] else ""),
+        f"{facts['calibration_rows']} for calibration{period}" + _repeats(facts),
         "drift": facts["drift"],
         "classes": ", ".join(f"{label} ({rows})" for label, rows in facts["classes"].items()),
         "columns": f"{facts['features']} features from {len(model.encoder.columns_)} columns",
@@ -207,3 +207,12 @@ def _summary(model: TableModel, out: Path) -> str:
         "next": f"bacoun predict {out} NEW.csv --out scored.csv",
     }
     return "\n".join(f"{name:<10}{text}" for name, text in lines.items() if text)
+
+
+def _repeats(facts: Mapping[str, Any]) -> str:
+    """How many rows are repeated, and how they count."""
+    if not facts["copies"]:
+        return ""
+    if facts.get("repeated_rows") == "events":
+        return f", {facts['copies']} repeated with other labels too, so each row counts"
+    return f", {facts['copies']} copies of others, which count once"

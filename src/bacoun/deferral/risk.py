@@ -45,6 +45,9 @@ class Acceptance:
         the smallest region that was tested.
     upper_bound : float
         Exact upper confidence bound (Clopper-Pearson) of the error rate in that region.
+    n_bounds : int
+        From how many bounds this one was chosen. Each is tested at a level that leaves its share of
+        the risk, so that the choice may depend on the points (Bonferroni).
     """
 
     max_error: float
@@ -54,6 +57,7 @@ class Acceptance:
     n_accepted: int
     n_errors: int
     upper_bound: float
+    n_bounds: int = 1
 
     @property
     def statement(self) -> str:
@@ -66,7 +70,7 @@ class Acceptance:
                 f"{bound[0].upper()}{bound[1:]}: {self.n_accepted} of {self.n_points} calibration "
                 f"points were accepted, {self.n_errors} of them wrong {upper}."
             )
-        needed = points_needed(self.max_error, self.confidence)
+        needed = points_needed(self.max_error, _level(self.confidence, self.n_bounds))
         found = f"there were {self.n_accepted}"
         if self.n_accepted >= needed:
             found = f"the {self.n_accepted} least uncertain had {self.n_errors} {upper}"
@@ -96,6 +100,7 @@ def largest_acceptance(
     max_error: float,
     confidence: float = 0.95,
     thresholds: ArrayLike | None = None,
+    n_bounds: int = 1,
 ) -> Acceptance:
     """The largest region {total <= threshold} with an error rate of at most `max_error`.
 
@@ -113,6 +118,8 @@ def largest_acceptance(
         Chosen without the calibration points; tested in ascending order, and all points last.
         None: start with the least uncertain points, as few as can pass the test but at least a
         tenth of all, and grow to the sizes at which one more error is allowed.
+    n_bounds : int
+        From how many values of `max_error` one will be chosen by the results for all of them.
 
     Examples
     --------
@@ -127,8 +134,9 @@ points, or a weaker bound.
     check_same_length(total=total, correct=correct)
     as_share("max_error", max_error)
     as_share("confidence", confidence)
+    level = _level(confidence, n_bounds)
     if thresholds is None:
-        tested = _thresholds(total, max_error, confidence)
+        tested = _thresholds(total, max_error, level)
     else:
         tested = np.unique(np.append(as_scores("thresholds", thresholds), math.inf))
 
@@ -136,14 +144,19 @@ points, or a weaker bound.
     for threshold in tested.tolist():
         inside = total <= threshold
         n_accepted, n_errors = int(inside.sum()), int((inside & ~correct).sum())
-        bound = upper_bound(n_errors, n_accepted, confidence)
-        asked = float(max_error), float(confidence)
-        region = Acceptance(*asked, threshold, len(total), n_accepted, n_errors, bound)
-        if not _passes(n_errors, n_accepted, max_error, confidence):
+        bound = upper_bound(n_errors, n_accepted, level)
+        asked, found = (float(max_error), float(confidence)), (len(total), n_accepted, n_errors)
+        region = Acceptance(*asked, threshold, *found, bound, n_bounds)
+        if not _passes(n_errors, n_accepted, max_error, level):
             return kept or replace(region, threshold=None)
         kept = region
     assert kept is not None  # at least one region is tested
     return kept
+
+
+def _level(confidence: float, n_bounds: int) -> float:
+    """Confidence at which each of several bounds is tested."""
+    return 1 - (1 - confidence) / n_bounds
 
 
 def points_needed(max_error: float, confidence: float, n_errors: int = 0) -> int:

@@ -85,6 +85,7 @@ class DeferralRule:
         confidence: float = 0.95,
         per_class: bool = False,
         max_error_probability: float | None = None,
+        n_bounds: int = 1,
     ) -> Self:
         """Choose the thresholds on a calibration set, which the model was not fitted on.
 
@@ -109,6 +110,8 @@ class DeferralRule:
             Guarantee `false_alarm` within each predicted class with enough calibration points.
         max_error_probability : float, optional
             Defer points that are wrong with a higher probability according to the model, below 0.5.
+        n_bounds : int
+            From how many values of `max_error` one will be chosen by the rules for all of them.
         """
         ood_score = as_scores("ood_score", ood_score, infinite=True)
         total = as_scores("total", total)
@@ -132,7 +135,9 @@ class DeferralRule:
         right = as_booleans("correct", _given("correct", correct))
         check_same_length(total=total, correct=right)
         left = rule.decide(ood_score, total, predicted).decision == "accept"
-        acceptance = largest_acceptance(total[left], right[left], max_error, confidence)
+        acceptance = largest_acceptance(
+            total[left], right[left], max_error, confidence, n_bounds=n_bounds
+        )
         return replace(rule, acceptance=acceptance)
 
     def decide(

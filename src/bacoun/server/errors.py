@@ -10,6 +10,7 @@ MEDIA_TYPE = "application/json"
 CODES = {
     400: "bad-request",
     401: "unauthorized",
+    403: "forbidden",
     404: "not-found",
     405: "method-not-allowed",
     406: "not-acceptable",

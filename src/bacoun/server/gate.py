@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hmac
+import re
 import time
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -17,6 +19,8 @@ from bacoun.server.settings import Settings
 
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 _WITHOUT_TOKEN = ("/healthz", "/readyz", "/v2/health/", "/static/", "/favicon.ico")
+PAGES = re.compile(r"/|/digits|/docs|/models(/[^/]+(/report)?)?")  # hold no data: they fetch it
+_FOREIGN = {"cross-site", "same-site"}  # another site, or another port of this machine
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -34,7 +38,7 @@ def wants_page(headers: Headers) -> bool:
 
 
 class Gate:
-    """ASGI middleware: host, token, headers of answers, metrics."""
+    """ASGI middleware: host, origin, token, headers of answers, metrics."""
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
@@ -72,7 +76,12 @@ class Gate:
             # A page of another site whose name was pointed at this machine.
             message = "this server answers only as localhost; use its address, or serve on --host."
             return _refused(421, message)
-        if self._may_ask(scope, headers):
+        opens_page = scope["method"] == "GET" and _is_page(scope["path"]) and wants_page(headers)
+        if self.settings.token is None and not opens_page and _is_foreign(headers, host):
+            # No token protects the server from pages of other sites in a browser on this machine.
+            message = "this server answers no pages of other sites; set BACOUN_TOKEN and send it."
+            return _refused(403, message)
+        if opens_page or self._may_ask(scope, headers):
             return None
         message = "a bearer token is needed; send the header 'Authorization: Bearer TOKEN'."
         return _refused(401, message, {"WWW-Authenticate": "Bearer"})
@@ -81,10 +90,20 @@ class Gate:
         token = self.settings.token
         if token is None or _starts_with(scope["path"], _WITHOUT_TOKEN):
             return True
-        if scope["method"] == "GET" and wants_page(headers):
-            return True  # pages hold no data; what they fetch needs the token
         given = headers.get("authorization", "").encode()
         return hmac.compare_digest(given, f"Bearer {token}".encode())
+
+
+def _is_page(path: str) -> bool:
+    return PAGES.fullmatch(path) is not None
+
+
+def _is_foreign(headers: Headers, host: str) -> bool:
+    """Whether a browser sends the request for a page that is not this server's."""
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != host:
+        return True
+    return headers.get("sec-fetch-site", "none") in _FOREIGN
 
 
 def _starts_with(path: str, known: Iterable[str]) -> bool:

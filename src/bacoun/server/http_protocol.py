@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, with limits on headers: their size, and how slowly they may come."""
+"""uvicorn's HTTP protocol, with limits: connections, size of headers, and how slowly they come."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from bacoun.server.errors import error_body
 
 _HEADER_BYTES = 64_000
-_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+_REASONS = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
 
 
-def protocol_with(header_seconds: float) -> type[HttpToolsProtocol]:
-    """A protocol that closes connections whose headers are not complete after that time."""
+def protocol_with(header_seconds: float, most_connections: int) -> type[HttpToolsProtocol]:
+    """A protocol for so many connections, whose headers must be complete after that time."""
 
     class LimitedProtocol(HttpToolsProtocol):
         """HTTP/1.1 for clients that may be slow, or hostile."""
@@ -24,6 +29,9 @@ def protocol_with(header_seconds: float) -> type[HttpToolsProtocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            if len(self.connections) > most_connections:
+                self._refuse(503, f"the server has {most_connections} connections; try again.")
+                return
             self._wait_for_headers()
 
         def data_received(self, data: bytes) -> None:

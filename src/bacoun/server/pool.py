@@ -26,6 +26,7 @@ from bacoun.server.worker import run
 _MAX_BATCH = 128
 _MAX_BATCH_BYTES = 2_000_000
 _ATTEMPTS = 3
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0  # seconds until a worker that could not start is tried again
 FIRST_SECONDS = 300.0  # a worker imports torch and loads the model before its first answer
 
 
@@ -50,6 +51,7 @@ class Pool:
     def __init__(self, settings: Settings, on_batch: Callable[[int], None] | None = None) -> None:
         self.settings, self.on_batch = settings, on_batch
         self.restarts = 0
+        self.n_unable = 0  # of the threads: those whose worker could not be started
         self._waiting: deque[_Ticket] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -72,6 +74,11 @@ class Pool:
             thread.join(timeout=self.settings.limits.seconds)
 
     @property
+    def is_able(self) -> bool:
+        """Whether there is a worker, or one that has not been needed yet."""
+        return self.n_unable < len(self._threads)
+
+    @property
     def n_waiting(self) -> int:
         """Number of requests that wait."""
         return len(self._waiting)
@@ -82,6 +89,8 @@ class Pool:
         with self._changed:
             if self._closed or len(self._waiting) >= limits.waiting:
                 raise ApiError(503, "the server is busy; try again in a moment.")
+            if not self.is_able:
+                raise ApiError(503, CANNOT_START)
             self._waiting.append(ticket)
             self._changed.notify()
         try:
@@ -128,7 +137,11 @@ class Pool:
                 continue
             if worker is None or not worker.process.is_alive():
                 self.restarts += worker is not None
-                worker = _Worker(self.settings)
+                try:
+                    worker = _Worker(self.settings)
+                except OSError as error:  # too many files or processes, or no memory
+                    worker = self._start_again(error, batch)
+                    continue
             try:
                 answers = worker.ask([ticket.job for ticket in batch])
             except TimeoutError:
@@ -148,6 +161,29 @@ class Pool:
         if worker is not None:
             worker.stop()
 
+    def _start_again(self, error: OSError, batch: list[_Ticket]) -> _Worker | None:
+        """Refuse the batch; then a worker, as soon as the system allows one.
+
+        None if the pool is closed before.
+        """
+        print(f"bacoun: {CANNOT_START} {error}", file=sys.stderr, flush=True)
+        worker, wait = None, _FIRST_WAIT
+        with self._changed:
+            self.n_unable += 1
+        self._settle(batch, [_UNABLE] * len(batch))
+        while worker is None:
+            with self._changed:
+                if self._changed.wait_for(lambda: self._closed, timeout=wait):
+                    return None
+            try:
+                worker = _Worker(self.settings)
+            except OSError:
+                wait = min(2 * wait, _LONGEST_WAIT)
+        with self._changed:
+            self.n_unable -= 1
+        print("bacoun: the process that scores was started.", file=sys.stderr, flush=True)
+        return worker
+
     def _settle(self, batch: list[_Ticket], answers: list[Answer]) -> None:
         for ticket, answer in zip(batch, answers, strict=True):
             if not ticket.answer.cancelled():
@@ -165,6 +201,8 @@ class Pool:
             self._changed.notify()
 
 
+CANNOT_START = "a process that scores cannot be started; the server tries again."
+_UNABLE = Answer.refusal(503, CANNOT_START)
 _TOO_LONG = Answer.refusal(503, "the answer took too long; send fewer rows.")
 _STOPPED = Answer.refusal(
     503, f"the process that scores stopped {_ATTEMPTS} times during this request; it is given up."
@@ -179,8 +217,13 @@ class _Worker:
         here, there = context.Pipe()
         self.connection: Connection = here
         self.process: Any = context.Process(target=run, args=(there, settings), daemon=True)
-        self.process.start()
-        there.close()  # so that the end of the process is the end of the pipe
+        try:
+            self.process.start()
+        except OSError:
+            here.close()
+            raise
+        finally:
+            there.close()  # so that the end of the process is the end of the pipe
         self.seconds, self.is_new = settings.limits.seconds, True
 
     def ask(self, jobs: list[Job]) -> list[Answer]:

@@ -13,7 +13,7 @@ from bacoun.server.catalog import Catalog
 from bacoun.server.jobs import Answer, Job, Model
 from bacoun.server.metrics import Metrics
 from bacoun.server.playground.training import Trainer
-from bacoun.server.pool import FIRST_SECONDS, Pool
+from bacoun.server.pool import CANNOT_START, FIRST_SECONDS, Pool
 from bacoun.server.settings import Settings
 
 
@@ -25,7 +25,7 @@ class Service:
     settings: Settings
     metrics: Metrics = field(default_factory=Metrics)
     trainers: list[Trainer] = field(default_factory=list)
-    is_ready: bool = False
+    is_prepared: bool = False
 
     def __post_init__(self) -> None:
         self.bodies = Bodies(self.settings.limits)
@@ -56,5 +56,17 @@ class Service:
         """Have every model loaded once; the answers tell which cannot be."""
         models: list[Model] = [self.catalog[name] for name in self.catalog.names()]
         found = [await self.pool.ask(Job("describe", each), FIRST_SECONDS) for each in models]
-        self.is_ready = True
+        self.is_prepared = True
         return found
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether models were loaded, and processes that score can be started."""
+        return self.is_prepared and self.pool.is_able
+
+    @property
+    def reason_to_wait(self) -> str:
+        """Why the service is not ready."""
+        if not self.pool.is_able:
+            return CANNOT_START
+        return "models are being loaded; try again in a moment."

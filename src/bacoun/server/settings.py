@@ -26,6 +26,8 @@ class Limits:
         Requests that wait for a worker.
     held_bytes : int
         Bodies that are being received or wait, all together.
+    connections : int
+        Open connections; more are answered 503. Each is an open file of the server.
     """
 
     body_bytes: int = 16_000_000
@@ -35,6 +37,7 @@ class Limits:
     slow_seconds: float = 20.0
     waiting: int = 2000
     held_bytes: int = 256_000_000
+    connections: int = 800
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from bacoun.tabular.labels import read_labels
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
 from bacoun.tabular.scoring import ScoredRows
-from bacoun.tabular.splitting import find_groups, read_times, split, split_by_time
+from bacoun.tabular.splitting import are_events, find_groups, read_times, split, split_by_time
 
 _DEFAULT_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)
 
@@ -146,7 +146,8 @@ class TableModel:
         group : str, optional
             Column that says which rows belong together, such as several visits of one patient. They
             stay on one side of the split, one of each group is used for calibration, and the column
-            is no input. None: only identical rows belong together.
+            is no input. None: identical rows are copies of one event and belong together, unless
+            their labels differ often: then they are different events, and each row counts.
         time : str, optional
             Column of dates or numbers. The latest rows are used for calibration, instead of random
             ones, and the column is no input.
@@ -188,6 +189,10 @@ class TableModel:
         found = find_ids(table) if sampled is None else sampled.ids
         ids = {name: why for name, why in found.items() if name not in (group, time)}
         groups = find_groups(table.drop(columns=list(ids)), group)
+        n_copies = len(frame) - len(np.unique(groups))
+        repeats = "none" if n_copies == 0 else "copies"
+        if group is None and are_events(labels, groups):
+            repeats, groups = "events", np.arange(len(frame))
         times = None if time is None else read_times(table, time)
         inputs = table.drop(columns=[name for name in (group, time) if name is not None])
         try:
@@ -222,7 +227,8 @@ class TableModel:
             "training_rows": len(train),
             "sampled_rows": len(train),
             "calibration_rows": len(held_out),
-            "copies": int(len(frame) - len(np.unique(groups))),
+            "copies": int(n_copies),
+            "repeated_rows": repeats,
             "unseen_in_calibration": int(np.isinf(scored.ood_score).sum()),
             "classes": {str(label): int((labels == label).sum()) for label in classifier.classes_},
             "features": len(encoder.feature_names_),

@@ -63,7 +63,7 @@ class Neighborhood:
         mean = np.where(is_number, rows.mean(axis=0), 0.0)
         scale = np.where(is_number & (spread > 0), spread, 1.0)
         order = np.random.default_rng(random_state).permutation(len(rows))[:_MAX_ROWS]
-        kept = ((rows[order] - mean) / scale).astype(np.float32)
+        kept = _standardized(rows[order], mean, scale)
         limits: list[float] = []
         if len(kept) > max(_NEIGHBORS):
             # Each row is its own nearest neighbor.
@@ -76,7 +76,7 @@ class Neighborhood:
         outside, left = np.zeros(len(rows), dtype=bool), np.arange(len(rows))
         if not self.limits:
             return outside
-        rows = self._standardized(rows)
+        rows = self.standardized(rows)
         limits = np.array(self.limits) * (1 + 1e-4)  # more than rounding
         for kept in (self.rows[:_N_FIRST], self.rows):
             distances = _distances(rows[left], kept, self.n_categories, _NEIGHBORS)
@@ -86,12 +86,11 @@ class Neighborhood:
 
     def coordinates(self, rows: np.ndarray) -> np.ndarray:
         """Rows (N, D) as points (N, E) in the space of these distances."""
-        return _one_hot(self._standardized(rows), self.n_categories).double().numpy()
+        return _one_hot(self.standardized(rows), self.n_categories).double().numpy()
 
-    def _standardized(self, rows: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            standard = np.clip((rows - self.mean) / self.scale, -FAR, FAR)
-        return standard.astype(np.float32)
+    def standardized(self, rows: np.ndarray) -> np.ndarray:
+        """Rows (N, D) in float32, as the known ones are kept: equal rows stay equal."""
+        return _standardized(rows, self.mean, self.scale)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values and tensors."""
@@ -106,6 +105,12 @@ class Neighborhood:
 
 
 _ARRAYS = ("rows", "mean", "scale")
+
+
+def _standardized(rows: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        standard = np.clip((rows - mean) / scale, -FAR, FAR)
+    return standard.astype(np.float32)
 
 
 def _distances(

@@ -85,21 +85,19 @@ class ScoredRows(NamedTuple):
     ) -> tuple[DeferralRule, str]:
         """The rule, given the class indices `truth` (N,), and a sentence on its error bound.
 
-        Several `bounds` are tested from the loosest to the tightest, as one fixed sequence, which
-        keeps the confidence of each; the last one before the first failure counts.
+        Of several `bounds` the tightest counts that there is evidence for. Each is tested with an
+        equal share of the risk, so that the choice keeps the confidence.
         """
         right = self.predicted == truth
         make = partial(DeferralRule.calibrate, *self.rounded(), right, self.predicted, **options)
         if not bounds:
             return make(), "No error bound was requested."
         if len(bounds) > 1:
-            make = partial(make, max_error_probability=_LARGEST_ERROR_PROBABILITY)
-        rule = make(max_error=max(bounds))
-        for bound in sorted(bounds, reverse=True)[1:]:
-            tighter = make(max_error=bound)
-            if not _is_supported(tighter):
-                break
-            rule = tighter
+            make = partial(
+                make, max_error_probability=_LARGEST_ERROR_PROBABILITY, n_bounds=len(bounds)
+            )
+        rules = [make(max_error=bound) for bound in sorted(bounds)]
+        rule = next(filter(_is_supported, rules), rules[-1])
         acceptance: Any = rule.acceptance
         if _is_supported(rule) or len(bounds) == 1:
             return rule, acceptance.statement

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import StratifiedGroupKFold, train_test_split
+from sklearn.model_selection import train_test_split
 
 from bacoun.tabular.columns import find_kind, read_values
+
+_FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of most identical rows
 
 
 def find_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
@@ -20,6 +22,18 @@ def find_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
         Column that names the group of each row. None: identical rows are a group.
     """
     return pd.factorize(hash_groups(table, column))[0]
+
+
+def are_events(labels: np.ndarray, groups: np.ndarray) -> bool:
+    """Whether identical rows are different events that look alike, rather than copies of one.
+
+    Copies of an event have its label. Events that look alike are told by labels that differ: those
+    of more than 2 % of the repeated rows, and of at least five.
+    """
+    table = pd.crosstab(groups, labels).to_numpy()
+    repeated = table[table.sum(axis=1) > 1]
+    n_others = int(repeated.sum() - repeated.max(axis=1, initial=0).sum())
+    return n_others >= _FEWEST_OTHERS and n_others > _SHARE_OF_OTHERS * repeated.sum()
 
 
 def hash_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
@@ -89,32 +103,33 @@ def split(
     labels, groups : array of shape (N,)
         Class and group of each row.
     share : float
-        Fraction of the rows to hold out.
+        Fraction of the groups to hold out.
     random_state : int
         Seed of the split.
     """
-    n_rows, n_classes, n_groups = len(labels), len(np.unique(labels)), len(np.unique(groups))
-    n_held_out = round(share * n_rows)
+    n_rows, n_classes = len(labels), len(np.unique(labels))
+    one_each = np.arange(n_rows)
+    if len(np.unique(groups)) < n_rows:
+        order = np.random.default_rng(random_state).permutation(n_rows)
+        one_each = order[np.unique(groups[order], return_index=True)[1]]
+    n_held_out = round(share * len(one_each))
     too_few = ValueError(
         f"calibration_share must leave rows of each class on both sides; {share:g} of {n_rows} "
-        f"rows, {n_groups} of them distinct, does not, with {n_classes} classes. Try 0.2, or add "
-        "rows."
+        f"rows, {len(one_each)} of them distinct, does not, with {n_classes} classes. Try 0.2, or "
+        "add rows."
     )
-    if not n_classes <= n_held_out <= n_rows - 2 * n_classes:
+    if (
+        not n_classes <= n_held_out <= len(one_each) - n_classes
+        or n_rows - n_held_out < 2 * n_classes
+    ):
         raise too_few
-    rows = np.arange(n_rows)
-    if n_groups == n_rows:
-        train, held_out = train_test_split(
-            rows, test_size=n_held_out, stratify=labels, random_state=random_state
+    try:
+        _, held_out = train_test_split(
+            one_each, test_size=n_held_out, stratify=labels[one_each], random_state=random_state
         )
-        return np.sort(train), np.sort(held_out)
-    n_folds = max(2, round(1 / share))
-    if n_groups < n_folds:
-        raise too_few
-    folds = StratifiedGroupKFold(n_folds, shuffle=True, random_state=random_state)
-    train, held_out = next(folds.split(rows, labels, groups))
-    order = np.random.default_rng(random_state).permutation(held_out)
-    held_out = order[np.unique(groups[order], return_index=True)[1]]
+    except ValueError:  # a class with one row, or one group
+        raise too_few from None
+    train = np.flatnonzero(~np.isin(groups, groups[held_out]))
     if min(len(np.unique(labels[side])) for side in (train, held_out)) < n_classes:
         raise too_few
-    return np.sort(train), np.sort(held_out)
+    return train, np.sort(held_out)

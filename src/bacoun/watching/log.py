@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bacoun.tabular import TableModel
+from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scoring import ScoredRows
 from bacoun.watching.files import log_path, open_log
 from bacoun.watching.martingale import DriftTest
@@ -47,6 +48,8 @@ class Watch:
         Of the model; a replaced model starts anew.
     quantities : list of Quantity
         What is tested.
+    known : Neighborhood
+        The known rows of the model, in whose representation new ones are compared.
     inputs : bool
         Whether rows are stored, too.
     """
@@ -54,6 +57,7 @@ class Watch:
     path: Path
     version: str
     quantities: list[Quantity]
+    known: Neighborhood
     labels: list[str]
     inputs: bool = False
 
@@ -84,7 +88,7 @@ class Watch:
         """
         quantities = quantities_of(model)
         labels = [str(label) for label in model.classifier.classes_]
-        watch = cls(log_path(folder), version, quantities, labels, inputs)
+        watch = cls(log_path(folder), version, quantities, model.neighborhood, labels, inputs)
         counts = np.stack([each.counts for each in quantities])
         test = DriftTest.start(counts, weights_of(quantities), false_alarm)
         expected = {"classes": {k: int(n) for k, n in model.facts["classes"].items()}}
@@ -109,7 +113,9 @@ class Watch:
             Breaks ties. None: fresh entropy.
         """
         now = time.time()
-        bins = np.concatenate([bins_of(self.quantities, scored) for scored, _, _ in batch])
+        bins = np.concatenate(
+            [bins_of(self.quantities, scored, self.known) for scored, _, _ in batch]
+        )
         predicted = np.concatenate([scored.predicted for scored, _, _ in batch])
         reasons = np.concatenate([table["reason"].to_numpy(object) for _, table, _ in batch])
         with open_log(self.path) as log:

@@ -7,6 +7,7 @@ model as reference; scores that depend on the model's weights, its calibration r
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -14,11 +15,13 @@ import numpy as np
 
 from bacoun.tabular import TableModel
 from bacoun.tabular.encoding import Column
+from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scoring import ScoredRows
 
 N_BINS = 24
 _EVERY = 4  # of the reference rows, one makes the bins and the others fill them
 _MAX_COLUMNS = 200
+_MARGIN = 1e-4  # of the range of a score: its rounding depends on what else is scored
 _WEIGHTS = {"ood_score": 0.3, "total": 0.1, "prediction": 0.1}  # the columns share the rest
 
 
@@ -53,9 +56,10 @@ class Quantity:
         made = np.quantile(few, levels, method="inverted_cdf") if len(few) else []
         distinct = np.unique(np.nan_to_num(made, posinf=1e300))
         between = distinct[:-1] / 2 + distinct[1:] / 2
-        # Beyond all of these values is a bin of its own, on both sides.
-        outer = [np.nextafter(distinct[-1], np.inf)] if len(distinct) else []
-        inner = [distinct[0]] if len(distinct) else []
+        # Beyond all of these values, by more than rounding, is a bin of its own on both sides.
+        margin = _MARGIN * max(np.ptp(distinct), np.abs(distinct).max()) if len(distinct) else 0.0
+        outer = [] if len(distinct) == 0 else [distinct[-1] + margin]
+        inner = [] if len(distinct) == 0 else [distinct[0] - margin]
         edges = np.concatenate([inner, between, outer])
         return cls._filled(cls(name, place, edges, np.empty(0, int), np.zeros(N_BINS)), reference)
 
@@ -88,17 +92,37 @@ class Quantity:
 
 def quantities_of(model: TableModel) -> list[Quantity]:
     """What is watched of rows that `model` scores."""
-    known = model.neighborhood
-    rows = known.rows * known.scale + known.mean
-    calibration = model.calibration
+    columns, calibration = model.encoder.columns_, model.calibration
+    return watched(columns, model.neighborhood, calibration, len(model.classifier.classes_))
+
+
+def watched(
+    columns: Sequence[Column],
+    known: Neighborhood,
+    calibration: Mapping[str, np.ndarray],
+    n_classes: int,
+) -> list[Quantity]:
+    """Quantities with known rows as reference of the columns, and calibration rows of the scores.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        Of the table.
+    known : Neighborhood
+        Keeps the known rows; new ones are compared in its representation.
+    calibration : mapping
+        `ood_score` and `total` of the calibration rows.
+    n_classes : int
+        Number of classes.
+    """
     found = [
         Quantity.number("ood_score", calibration["ood_score"]),
         Quantity.number("total", calibration["total"]),
-        Quantity.category("prediction", len(model.classifier.classes_), np.empty(0)),
+        Quantity.category("prediction", n_classes, np.empty(0)),
     ]
     place = 0
-    for column in model.encoder.columns_[:_MAX_COLUMNS]:
-        found.append(_of_column(column, rows[:, place], place))
+    for column in columns[:_MAX_COLUMNS]:
+        found.append(_of_column(column, known.rows[:, place].astype(float), place))
         place += len(column.features)
     return found
 
@@ -117,15 +141,16 @@ def weights_of(quantities: list[Quantity]) -> np.ndarray:
     return np.array(given)
 
 
-def bins_of(quantities: list[Quantity], scored: ScoredRows) -> np.ndarray:
-    """Bins (n, Q) of all quantities of scored rows."""
+def bins_of(quantities: list[Quantity], scored: ScoredRows, known: Neighborhood) -> np.ndarray:
+    """Bins (n, Q) of all quantities of scored rows, in the representation of the known ones."""
+    features = known.standardized(scored.features).astype(float)
     given = {
         "ood_score": scored.ood_score,
         "total": scored.evaluation.total,
         "prediction": scored.predicted,
     }
     columns = [
-        each.bins(given[each.name] if each.place < 0 else scored.features[:, each.place])
+        each.bins(given[each.name] if each.place < 0 else features[:, each.place])
         for each in quantities
     ]
     return np.stack(columns, axis=1)

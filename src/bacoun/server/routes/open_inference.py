@@ -39,7 +39,7 @@ def open_inference_routes(service: Service) -> APIRouter:
     async def is_ready() -> dict[str, bool]:
         """Whether the models are loaded."""
         if not service.is_ready:
-            raise ApiError(503, "models are being loaded; try again in a moment.")
+            raise ApiError(503, service.reason_to_wait)
         return {"ready": True}
 
     @router.get("/models/{name}", responses=answer(OBJECT) | errors(404))

@@ -32,10 +32,11 @@ def _templates() -> Environment:
     )
 
 
-def page(name: str, service: Service) -> Response:
+def page(name: str, service: Service, headers: dict[str, str] | None = None) -> Response:
     """A page; what it shows it fetches itself."""
     has = {"playground": service.settings.playground}
-    return HTMLResponse(_templates().get_template(f"{name}.html.j2").render(page=name, has=has))
+    text = _templates().get_template(f"{name}.html.j2").render(page=name, has=has)
+    return HTMLResponse(text, headers=headers)
 
 
 def page_routes(service: Service) -> APIRouter:
@@ -70,13 +71,15 @@ def page_routes(service: Service) -> APIRouter:
             raise ApiError(404, message) from None
 
     @router.get("/models/{name}/report", response_class=HTMLResponse, responses=errors(404))
-    async def report(name: str) -> Response:
+    async def report(name: str, request: Request) -> Response:
         """The report of a model, if there is one in its folder."""
+        # The page has a policy of its own, which allows its script and style only.
+        headers = {"Content-Security-Policy": "frame-ancestors 'none'"}
+        if service.settings.token is not None and wants_page(request.headers):
+            return page("fetch_report", service, headers)
         path = Path(service.catalog[name].path) / REPORT
         if not path.is_file():
             raise ApiError(404, f"there is no {REPORT} in the model's folder; see bacoun report.")
-        # The page has a policy of its own, which allows its script and style only.
-        headers = {"Content-Security-Policy": "frame-ancestors 'none'"}
         return HTMLResponse(path.read_bytes(), headers=headers)
 
     @router.get("/docs", response_class=HTMLResponse, responses=errors())

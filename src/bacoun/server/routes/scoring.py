@@ -109,7 +109,7 @@ def health_routes(service: Service) -> APIRouter:
     async def is_ready() -> JSONResponse:
         """Whether the models are loaded."""
         if not service.is_ready:
-            raise ApiError(503, "models are being loaded; try again in a moment.")
+            raise ApiError(503, service.reason_to_wait)
         return JSONResponse({"status": "ready"})
 
     @router.get("/metrics", response_class=PlainTextResponse, responses=errors())
