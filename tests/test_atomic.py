@@ -88,3 +88,59 @@ def test_others_may_read_what_the_umask_allows(tmp_path):
         os.umask(before)
     assert (tmp_path / "file.csv").stat().st_mode & 0o777 == 0o640
     assert (tmp_path / "model").stat().st_mode & 0o777 == 0o750
+
+
+INTERRUPTED = """
+import random, signal, sys
+from pathlib import Path
+from bacoun import atomic
+
+target = Path(sys.argv[1])
+if sys.argv[2] == "two steps":
+    atomic._exchange = lambda one, other: False
+with atomic.atomic_folder(target) as folder:
+    (folder / "complete").touch()
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+generator, n_interrupted = random.Random(0), 0
+for _ in range(1500):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, generator.uniform(1e-5, 4e-4))
+        with atomic.atomic_folder(target) as folder:
+            (folder / "complete").touch()
+    except (KeyboardInterrupt, OSError):  # rmtree does not expect to be interrupted
+        n_interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    assert (target / "complete").exists()
+print(n_interrupted)
+"""
+
+
+@pytest.mark.parametrize("how", ["one step", "two steps"])
+def test_an_interrupted_replacement_leaves_one_of_both(tmp_path, how):
+    """30.5: Ctrl-C between two renames deleted the old model and the new one."""
+    words = [sys.executable, "-c", INTERRUPTED, tmp_path / "model", how]
+    run = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 100
+
+
+def test_what_a_killed_process_left_long_ago_is_removed(tmp_path):
+    write_folder(tmp_path / "model")
+    print_process = [sys.executable, "-c", "import os; print(os.getpid())"]
+    gone = int(subprocess.run(print_process, check=True, capture_output=True, text=True).stdout)
+    owners = {"old": gone, "recent": gone, "running": os.getpid()}
+    left = {
+        name: tmp_path / f".model.{process}-0123456{k}.tmp"
+        for k, (name, process) in enumerate(owners.items())
+    }
+    for path in left.values():
+        path.mkdir()
+    for name in ("old", "running"):
+        os.utime(left[name], (0, 0))
+    write_folder(tmp_path / "model")
+    assert [name for name, path in left.items() if path.exists()] == ["recent", "running"]

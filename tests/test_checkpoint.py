@@ -1,6 +1,7 @@
 """A fit that was stopped, however often and wherever, ends as if it had not been."""
 
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -398,3 +399,42 @@ def test_fingerprints_tell_values_apart(one, other):
 )
 def test_fingerprints_of_equals_are_equal(one, other):
     assert fingerprint(one) == fingerprint(other)
+
+
+HOLDING = """
+import sys, time
+import torch
+from bacoun.checkpoint import Checkpoint
+Checkpoint(sys.argv[1]).begin({"data": 1}, torch.Generator())
+print("begun", flush=True)
+time.sleep(60)
+"""
+
+
+def test_two_processes_cannot_share_a_checkpoint(tmp_path):
+    """30.11: one of two fits to the same output took the other's network."""
+    words = [sys.executable, "-c", HOLDING, str(tmp_path / "fit")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "begun\n"
+        with pytest.raises(ValueError, match="another fit is using the checkpoint"):
+            Checkpoint(tmp_path / "fit").begin({"data": 1}, torch.Generator())
+        other.kill()
+    Checkpoint(tmp_path / "fit").begin({"data": 1}, torch.Generator())  # what is left is resumed
+
+
+def test_a_state_of_another_run_is_not_loaded(tmp_path):
+    """30.11: each step is bound to the data and settings it was fitted with."""
+    first = Checkpoint(tmp_path / "fit")
+    first.begin({"data": 1}, torch.Generator())
+    first.save("features", {"weights": 1.0})
+    state = first.folder / "features.checkpoint"
+    kept = shutil.copytree(state, tmp_path / "kept")
+    first.clear()
+    second = Checkpoint(tmp_path / "fit")
+    second.begin({"data": 2}, torch.Generator())
+    shutil.copytree(kept, state)
+    assert second.load("features") is None
+    second.save("features", {"weights": 2.0})
+    assert second.load("features") == {"weights": 2.0}
+    second.clear()
+    assert not (tmp_path / "fit").exists()

@@ -219,3 +219,32 @@ def test_the_checksum_tells_models_apart(tmp_path):
         write_folder(example(value), tmp_path / name, overwrite=False)
     one, same, other = (read_checksum(tmp_path / name) for name in ("one", "same", "other"))
     assert one == same != other
+
+
+def test_a_model_that_a_killed_save_left_is_named(saved):
+    """30.5: in two steps, a kill may leave the model under its temporary name."""
+    left = saved.with_name(f".{saved.name}.1-01234567.tmp")
+    saved.rename(left)
+    with pytest.raises(FileNotFoundError, match=r"A save was interrupted: rename '.*tmp' to it"):
+        read_folder(saved)
+
+
+@pytest.mark.parametrize("foreign", ["notes.txt", "data.csv"])
+def test_a_folder_with_something_foreign_is_not_replaced(saved, foreign):
+    """30.10: any folder with a file model.json was."""
+    (saved / foreign).write_text("mine")
+    with pytest.raises(FileExistsError, match="holds other files"):
+        write_folder(example(2.0), saved, overwrite=True)
+    assert (saved / foreign).read_text() == "mine"
+
+
+def test_a_folder_of_another_program_is_not_replaced(tmp_path):
+    (tmp_path / "model.json").write_text('{"weights": [1, 2]}')
+    with pytest.raises(FileExistsError, match="something else"):
+        write_folder(example(2.0), tmp_path, overwrite=True)
+
+
+def test_who_may_read_a_file_may_read_them_all(saved):
+    """30.14: tensors were written for the owner alone."""
+    modes = {path.stat().st_mode & 0o777 for path in saved.iterdir()}
+    assert len(modes) == 1

@@ -12,7 +12,12 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 import joblib
 import numpy as np
@@ -23,6 +28,8 @@ from bacoun.storage import read_folder, write_folder
 State = dict[str, Any]
 """Plain values and tensors, nested."""
 
+_RUN, _LOCK = "$run", "fit.lock"
+_held: dict[Path, IO[str]] = {}  # locks of this process, which an interrupted fit may still have
 _WITHOUT_EFFECT = {"verbose", "n_jobs"}  # settings that may change from one attempt to the next
 
 
@@ -49,6 +56,7 @@ class Checkpoint:
         self.folder = Path(folder)
         self.every_seconds = every_seconds
         self._last_save = time.monotonic()
+        self._run: str | None = None  # of which the states are; None: any
 
     def begin(self, run: State, generator: Generator) -> None:
         """Set `generator` to where the run began; refuse the folder of another run.
@@ -62,10 +70,12 @@ class Checkpoint:
             raise ValueError(
                 f"checkpoint must be a folder; '{self.folder}' is a file. Choose another name."
             )
+        self._lock()
         hashes = {name: fingerprint(value) for name, value in run.items()}
         begun = self.load("run")
+        self._run = fingerprint(hashes)
         if begun is None:
-            self.clear()
+            self._remove_states()
             self.save("run", {"hashes": hashes, "generator": generator.get_state()})
             return
         differ = [name for name in hashes if begun["hashes"].get(name) != hashes[name]]
@@ -79,14 +89,16 @@ class Checkpoint:
     def load(self, name: str) -> State | None:
         """The state saved under `name`; None if there is none, or if it is damaged."""
         with suppress(ValueError, FileNotFoundError):
-            return read_folder(self._path(name))
+            state = read_folder(self._path(name))
+            if state.pop(_RUN, None) == self._run or self._run is None:
+                return state
         return None
 
     def save(self, name: str, state: State) -> None:
         """Replace the state saved under `name`."""
         if self.load(name) is None:  # what a process left that was killed while it cleared
             shutil.rmtree(self._path(name), ignore_errors=True)
-        write_folder(state, self._path(name), overwrite=True)
+        write_folder(state | {_RUN: self._run}, self._path(name), overwrite=True)
         self._last_save = time.monotonic()
 
     def is_due(self) -> bool:
@@ -95,10 +107,33 @@ class Checkpoint:
 
     def clear(self) -> None:
         """Remove all states, and the folder if nothing else is in it."""
-        for path in [*self.folder.glob("*.checkpoint"), *self.folder.glob(".*.checkpoint.*.tmp")]:
-            shutil.rmtree(path)
+        self._remove_states()
+        (self.folder / _LOCK).unlink(missing_ok=True)
+        if (lock := _held.pop(self.folder.resolve(), None)) is not None:
+            lock.close()
         with suppress(OSError):  # not there, or not empty
             self.folder.rmdir()
+
+    def _lock(self) -> None:
+        """Keep other processes from this folder until this one ends, or the fit has."""
+        folder = self.folder.resolve()
+        if fcntl is None or folder in _held:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / _LOCK).open("a")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise ValueError(
+                f"another fit is using the checkpoint '{self.folder}'. Wait for it, or choose "
+                "another output."
+            ) from None
+        _held[folder] = lock
+
+    def _remove_states(self) -> None:
+        for path in [*self.folder.glob("*.checkpoint"), *self.folder.glob(".*.checkpoint.*.tmp")]:
+            shutil.rmtree(path)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.checkpoint"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +21,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from bacoun.atomic import atomic_folder
+from bacoun.atomic import atomic_folder, left_behind
 
 FORMAT = 2
 _DOCUMENT, _TENSORS = "model.json", "model.safetensors"
+MAY_LIE_BESIDE = ("report.html",)  # what our commands write into the folder of a model
 
 
 def write_folder(content: dict[str, Any], path: str | os.PathLike[str], *, overwrite: bool) -> None:
@@ -35,13 +37,17 @@ def write_folder(content: dict[str, Any], path: str | os.PathLike[str], *, overw
         )
     if target.exists() and not _may_be_replaced(target):
         raise FileExistsError(
-            f"overwrite=True replaces a saved model; '{target}' is something else. Choose another."
+            f"overwrite=True replaces a saved model; '{target}' is something else, or holds other "
+            "files. Choose another, or move them away."
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
     plain = _take_out_tensors(content, "", tensors)
     with atomic_folder(target) as folder:
-        save_file(tensors, folder / _TENSORS)
+        try:
+            save_file(tensors, folder / _TENSORS)
+        except SafetensorError as error:
+            raise OSError(f"'{target}' cannot be written: {error}.") from error
         document = {
             "format": FORMAT,
             "tensors_checksum": _checksum_of_file(folder / _TENSORS),
@@ -49,6 +55,7 @@ def write_folder(content: dict[str, Any], path: str | os.PathLike[str], *, overw
         }
         document["checksum"] = _checksum(document)
         (folder / _DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False))
+        shutil.copymode(folder / _DOCUMENT, folder / _TENSORS)  # safetensors writes for the owner
         for name in (_DOCUMENT, _TENSORS):
             _flush_to_disk(folder / name)
 
@@ -100,6 +107,7 @@ def _read_document(folder: Path) -> dict[str, Any]:
         if not (folder / name).is_file():
             raise FileNotFoundError(
                 f"path must be a folder with {_DOCUMENT} and {_TENSORS}; '{folder}' has no {name}."
+                + _what_was_left(folder)
             )
     try:
         document: dict[str, Any] = json.loads((folder / _DOCUMENT).read_text())
@@ -115,6 +123,13 @@ def _read_document(folder: Path) -> dict[str, Any]:
     if document.get("checksum") != _checksum(content):
         raise ValueError(f"'{folder / _DOCUMENT}' was changed after saving; save the model again.")
     return document
+
+
+def _what_was_left(folder: Path) -> str:
+    """A hint if a save that was killed left a model beside a folder that is missing."""
+    left = [] if folder.exists() else left_behind(folder)
+    complete = next((path for path in left if (path / _DOCUMENT).exists()), None)
+    return f" A save was interrupted: rename '{complete}' to it." if complete else ""
 
 
 def _take_out_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
@@ -156,4 +171,15 @@ def _flush_to_disk(path: Path) -> None:
 
 
 def _may_be_replaced(target: Path) -> bool:
-    return target.is_dir() and ((target / _DOCUMENT).exists() or not any(target.iterdir()))
+    """Whether a folder is empty, or a model of ours with nothing foreign in it."""
+    if not target.is_dir():
+        return False
+    names = {path.name for path in target.iterdir()}
+    if not names:
+        return True
+    if not names <= {_DOCUMENT, _TENSORS, *MAY_LIE_BESIDE} or _DOCUMENT not in names:
+        return False
+    try:
+        return "format" in json.loads((target / _DOCUMENT).read_text())
+    except (ValueError, TypeError, OSError):
+        return _TENSORS in names  # damaged, but ours

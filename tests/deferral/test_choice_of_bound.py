@@ -5,8 +5,8 @@ import numpy as np
 from bacoun.deferral.risk import Acceptance, largest_acceptance
 
 BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)
-# Up to each uncertainty, the error rate. It is just above 5 % in the smallest region that is tested,
-# and above 10 and 20 % just beyond larger ones: three chances to be wrong.
+# Up to each uncertainty, the error rate. It is just above 5 % in the smallest region that is
+# tested, and above 10 and 20 % just beyond larger ones: three chances to be wrong.
 EDGES = np.array([0.0, 0.1, 0.5, 0.52, 0.9, 0.92, 1.0])
 RISKS = np.array([0.0501, 0.0990, 0.1015, 0.1985, 0.2015, 0.24])  # up to each edge
 RATES = np.diff(np.append(0, RISKS * EDGES[1:])) / np.diff(EDGES)
