@@ -108,13 +108,14 @@ signal.signal(signal.SIGALRM, interrupt)
 generator, n_interrupted = random.Random(0), 0
 for _ in range(1500):
     try:
-        signal.setitimer(signal.ITIMER_REAL, generator.uniform(1e-5, 4e-4))
-        with atomic.atomic_folder(target) as folder:
-            (folder / "complete").touch()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, generator.uniform(1e-5, 4e-4))
+            with atomic.atomic_folder(target) as folder:
+                (folder / "complete").touch()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except (KeyboardInterrupt, OSError):  # rmtree does not expect to be interrupted
         n_interrupted += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
     assert (target / "complete").exists()
 print(n_interrupted)
 """

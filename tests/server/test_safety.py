@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import threading
 import time
 
 import httpx
+import pyarrow
 import pytest
 import uvicorn
 from tests.server.conftest import TOKEN
@@ -281,7 +283,8 @@ def test_pages_of_other_sites_cannot_use_a_server_without_a_token(server, header
 def test_its_own_pages_and_programs_can(server):
     own = {"Origin": server.address, "Sec-Fetch-Site": "same-origin"}
     for headers in (own, {}, {"Sec-Fetch-Site": "none"}):
-        assert server.client(headers=headers).get("/v1/models").status_code == 200
+        with server.client(headers=headers) as client:
+            assert client.get("/v1/models").status_code == 200
 
 
 NO_FILES = """
@@ -356,3 +359,58 @@ def test_connections_are_capped():
         each.close()
     server.should_exit = True
     thread.join(timeout=20)
+
+
+def arrow_of_nulls(n_rows, n_columns=1):
+    table = pyarrow.table({f"x{k}": pyarrow.nulls(n_rows) for k in range(n_columns)})
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+SMALL_BUT_HEAVY = {
+    "application/vnd.apache.arrow.stream": arrow_of_nulls(300_000_000),
+    "application/json": json.dumps({"rows": [{f"k{k}": 1} for k in range(8000)]}).encode(),
+    "text/csv": b",".join(b"c%d" % k for k in range(100_000)) + b"\n" + b"," * 99_999 + b"\n",
+}
+
+
+@pytest.mark.parametrize("media_type", SMALL_BUT_HEAVY)
+@pytest.mark.parametrize("verb", ["check", "predict"])
+def test_a_small_body_of_a_large_table_is_refused_before_it_is_built(server, media_type, verb):
+    """30.8: 456 bytes of nulls blocked a worker for 30 s, 160 kB of keys took 3.2 GB."""
+    headers = {"Content-Type": media_type}
+    started = time.monotonic()
+    with server.client(headers=headers) as client:
+        body = SMALL_BUT_HEAVY[media_type]
+        check_refused(client.post(f"/v1/models/iris/{verb}", content=body), 413)
+    assert time.monotonic() - started < 10
+
+
+def test_a_check_has_the_limit_of_rows_of_a_prediction(allowed):
+    rows = {"rows": [ROW] * 51}
+    check_refused(allowed.post("/v1/models/iris/check", json=rows), 413)
+    assert allowed.post("/v1/models/iris/check", json={"rows": [ROW] * 50}).status_code == 200
+
+
+def test_a_model_that_is_copied_slowly_is_served_in_the_end(saved, start, tmp_path):
+    """30.9: only the stamp of model.json was looked at, and a failure was for good."""
+    served = tmp_path / "models"
+    shutil.copytree(saved / "tumors", served / "tumors")
+    slow = served / "slow"
+    shutil.copytree(saved / "iris", slow)
+    tensors = (slow / "model.safetensors").read_bytes()
+    (slow / "model.safetensors").write_bytes(tensors[:1000])
+    with start(served, "--no-playground", BACOUN_DATA="") as server, server.client() as client:
+        body = {"rows": [ROW]}
+        check_refused(client.post("/v1/models/slow/predict", json=body), 503)
+        (slow / "model.safetensors").write_bytes(tensors)
+        assert client.post("/v1/models/slow/predict", json=body).status_code == 200
+        (slow / "model.json").write_text('{"format": 2}')  # not a model: a KeyError inside
+        assert client.post("/v1/models/slow/predict", json=body).status_code == 200  # the old one
+        (served / "broken").mkdir()
+        (served / "broken" / "model.json").write_text("[]")
+        (served / "broken" / "model.safetensors").write_bytes(b"")
+        check_refused(client.post("/v1/models/broken/predict", json=body), 503)
+        assert "bacoun_worker_restarts 0.0" in client.get("/metrics").text  # no worker died of it

@@ -9,7 +9,7 @@ from pathlib import Path
 from bacoun.server.errors import ApiError
 from bacoun.server.jobs import Model
 
-_DOCUMENT = "model.json"
+_DOCUMENT, _TENSORS = "model.json", "model.safetensors"
 
 
 @dataclass
@@ -102,8 +102,9 @@ def _is_model(path: Path) -> bool:
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes when a model is replaced, or when its files have been copied further."""
     try:
-        found = (path / _DOCUMENT).stat()
+        files = [(path / name).stat() for name in (_DOCUMENT, _TENSORS)]
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    return tuple(part for f in files for part in (f.st_mtime_ns, f.st_ino, f.st_size))

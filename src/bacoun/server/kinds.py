@@ -140,6 +140,9 @@ def _plain(explanation: Explanation) -> dict[str, Any]:
 
 def _check(loaded: Loaded, job: Job) -> Answer:
     given = tables.read_rows(job.body, job.media_type)
+    n_rows, most = len(Request(given, tables.dump_json)), job.options["max_rows"]
+    if n_rows > most:
+        raise ApiError(413, f"a request may have {most} rows; got {n_rows}. Send fewer at once.")
     frame = given if isinstance(given, pd.DataFrame) else tables.to_frame(given)
     findings = check_table(loaded.model.profile, frame, loaded.model.target)
     return Answer(

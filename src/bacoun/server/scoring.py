@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,19 @@ from bacoun.server.jobs import Answer, Job, Model
 from bacoun.server.kinds import OTHERS, READERS, Loaded, Request
 from bacoun.server.settings import Limits
 from bacoun.tabular.scoring import ScoredRows
+
+_AGAIN_SECONDS = 5.0  # until a model that could not be loaded is tried again: it may be a slow copy
+
+
+class _Failure(NamedTuple):
+    stamp: tuple[int, ...]
+    message: str
+    at: float
+
+    @property
+    def is_long_ago(self) -> bool:
+        return time.monotonic() - self.at > _AGAIN_SECONDS
+
 
 # What a table can be refused with; anything else is a mistake of ours.
 _BAD_TABLE = (ValueError, TypeError, OverflowError, UnicodeError)
@@ -38,14 +52,16 @@ class Scorer:
     def __init__(self, limits: Limits, watch: bool = False, watch_inputs: bool = False) -> None:
         self.limits, self.watch, self.watch_inputs = limits, watch, watch_inputs
         self.loaded: dict[str, Loaded] = {}
-        self.failed: dict[str, tuple[tuple[int, ...], str]] = {}
+        self.failed: dict[str, _Failure] = {}
 
     def answer(self, jobs: Sequence[Job]) -> list[Answer]:
         """Answers to jobs that are all for the same model, in their order."""
         try:
             loaded = self._load(jobs[0].model)
-        except (OSError, ValueError) as error:
-            reason = str(error).replace(jobs[0].model.path, jobs[0].model.name)
+        except Exception as error:  # also what a damaged file makes of code that trusts it
+            reason = (str(error) or type(error).__name__).replace(
+                jobs[0].model.path, jobs[0].model.name
+            )
             return [Answer.refusal(503, f"the model cannot be loaded: {reason}")] * len(jobs)
         answers: dict[int, Answer] = {}
         requests: dict[int, Request] = {}
@@ -65,17 +81,21 @@ class Scorer:
         loaded = self.loaded.get(asked.path)
         if loaded is not None and loaded.stamp == asked.stamp:
             return loaded
-        stamp, message = self.failed.get(asked.path, (None, ""))
-        if stamp == asked.stamp and loaded is None:
-            raise ValueError(message)
-        if stamp != asked.stamp:
+        failure = self.failed.get(asked.path)
+        if failure is None or failure.stamp != asked.stamp or failure.is_long_ago:
             try:
                 fresh = Loaded.of(asked, self.watch, self.watch_inputs)
                 self.loaded[asked.path] = loaded = fresh
-            except (OSError, ValueError) as error:
-                self.failed[asked.path] = asked.stamp, str(error)
-                if loaded is None:
+                self.failed.pop(asked.path, None)
+            except Exception as error:
+                message = str(error) or type(error).__name__
+                self.failed[asked.path] = _Failure(asked.stamp, message, time.monotonic())
+                if loaded is not None:
+                    print(f"bacoun: the old model stays: {message}", file=sys.stderr, flush=True)
+                else:
                     raise
+        elif loaded is None:
+            raise ValueError(failure.message)
         assert loaded is not None
         return loaded
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -221,13 +221,18 @@ def holds_numbers(column: pd.Series) -> bool:
 
 
 def as_text(column: pd.Series) -> np.ndarray:
-    """Values (N,) as text; whole numbers have no decimals, also if they are stored as floats."""
-    values = column.astype(object).to_numpy()
-    if types.is_float_dtype(column):
-        whole = [not pd.isna(v) and float(v).is_integer() for v in values]
-        pairs = zip(values, whole, strict=True)
-        values = np.array([int(v) if is_whole else v for v, is_whole in pairs], dtype=object)
-    return np.array([v if isinstance(v, str) else str(v) for v in values], dtype=object)
+    """Values (N,) as text; whole numbers have no decimals, also if they are stored as floats.
+
+    Each value has the same text in any company: 1.0 among numbers, and among words.
+    """
+    return np.array([_text_of(value) for value in column.astype(object)], dtype=object)
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if is_whole else str(value)
 
 
 def _as_numbers(text: np.ndarray) -> np.ndarray:

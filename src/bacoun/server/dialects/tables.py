@@ -15,6 +15,11 @@ from bacoun.server.dialects.media_types import ARROW, CSV
 from bacoun.server.errors import ApiError
 from bacoun.tabular.reading import read_csv
 
+_EXACT = 2**53  # beyond, not every whole number is a float
+MAX_COLUMNS = 20_000  # of any table
+_SPARSE_CELLS, _SPARSE_FACTOR = 1_000_000, 10  # cells of rows with keys of their own
+_MAX_CELLS = 20_000_000  # of a table whose body is far smaller than itself, as Arrow's may be
+
 Columns = dict[str, list[Any]]
 """A table as lists of plain values by column, which are cheaper to put together than frames."""
 
@@ -55,6 +60,7 @@ class Scored:
 def read_rows(body: bytes, media_type: str) -> Columns | pd.DataFrame:
     """The table in a body of one of `MEDIA_TYPES`."""
     if media_type == CSV:
+        _check_columns(body[: (body.find(b"\n") + 1) or None].count(b",") + 1)
         return read_csv(body, "the body")
     if media_type == ARROW:
         return _read_arrow(body)
@@ -62,6 +68,11 @@ def read_rows(body: bytes, media_type: str) -> Columns | pd.DataFrame:
     if not isinstance(content, dict) or content.keys() != {"rows"}:
         raise ApiError(422, 'a JSON body must be {"rows": [{"column": value, ...}, ...]}.')
     return from_records(content["rows"], "rows")
+
+
+def _check_columns(n_columns: int) -> None:
+    if n_columns > MAX_COLUMNS:
+        raise ApiError(413, f"a table may have {MAX_COLUMNS} columns; got {n_columns}.")
 
 
 def write_rows(scored: Scored, media_type: str, model: str, version: str) -> bytes:
@@ -114,7 +125,13 @@ def from_records(rows: Any, name: str) -> Columns:
     """A table from a list of objects with plain values; `name` is what messages call the list."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ApiError(422, f"{name} must be a list of objects, one for each row.")
-    return from_columns({key: [row.get(key) for row in rows] for key in _all_keys(rows)}, name)
+    keys, n_given = _all_keys(rows), sum(map(len, rows))
+    if len(keys) * len(rows) > _SPARSE_CELLS + _SPARSE_FACTOR * n_given:
+        raise ApiError(
+            413,
+            f"{name} have {len(keys)} different keys in {len(rows)} rows; give all rows the same.",
+        )
+    return from_columns({key: [row.get(key) for row in rows] for key in keys}, name)
 
 
 def _all_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -143,7 +160,7 @@ def to_frame(columns: Columns) -> pd.DataFrame:
 
 def _series(values: list[Any]) -> np.ndarray:
     kinds = {type(value) for value in values}
-    if kinds <= {float, int, type(None)} and float in kinds:
+    if kinds <= {float, int, type(None)} and float in kinds and _are_exact(values):
         try:
             return np.array(values, dtype=float)
         except OverflowError:  # a whole number beyond all floats is refused with its row
@@ -151,6 +168,11 @@ def _series(values: list[Any]) -> np.ndarray:
     made = np.empty(len(values), dtype=object)
     made[:] = values
     return made
+
+
+def _are_exact(values: list[Any]) -> bool:
+    """Whether whole numbers stay what they are as floats."""
+    return all(not isinstance(value, int) or abs(value) <= _EXACT for value in values)
 
 
 def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -164,7 +186,14 @@ def _read_arrow(body: bytes) -> pd.DataFrame:
 
     try:
         with pyarrow.ipc.open_stream(pyarrow.BufferReader(body)) as stream:
-            table = stream.read_all()
+            _check_columns(len(stream.schema.names))
+            batches, n_cells = [], 0
+            for batch in stream:  # a column of nulls takes no bytes, however long
+                batches.append(batch)
+                n_cells += batch.num_rows * batch.num_columns
+                if n_cells > _MAX_CELLS:
+                    raise ApiError(413, f"a table may have {_MAX_CELLS} cells; this has more.")
+            table = pyarrow.Table.from_batches(batches, stream.schema)
         table.validate(full=True)
         return table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
     except (pyarrow.ArrowException, OSError, UnicodeError, OverflowError) as error:

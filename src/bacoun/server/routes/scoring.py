@@ -60,7 +60,8 @@ def scoring_routes(service: Service) -> APIRouter:
     async def check(name: str, request: Request) -> Response:
         """What is different about a table, compared with the training table."""
         media_type = media_type_of(request, MEDIA_TYPES)
-        return await service.ask_with_body(request, "check", name, media_type)
+        most = service.settings.limits.rows
+        return await service.ask_with_body(request, "check", name, media_type, max_rows=most)
 
     @router.post(
         "/v1/models/{name}/invocations",
