@@ -1,6 +1,7 @@
 """The log of a model: what it counts, that it is shared, and what it does not store."""
 
 import json
+import shutil
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,7 @@ from sklearn.datasets import load_breast_cancer
 
 from bacoun.cli import main
 from bacoun.tabular import TableModel
-from bacoun.watching.files import log_path
+from bacoun.watching.files import log_path, version_of
 from bacoun.watching.log import Watch
 from bacoun.watching.reading import read_log
 
@@ -125,3 +126,28 @@ def test_no_drift_is_seen_in_rows_of_the_same_kind(fast, tmp_path, kind, seed):
     watch = Watch.beside(tmp_path / "model", model, "1")
     watch.add([scored(model, frame[400:])], np.random.default_rng(10 + seed))
     assert not read_log(tmp_path / "model")["drift"]["alarm"]
+
+
+def test_after_a_rollback_the_log_is_that_of_the_model_in_the_folder(model, folder, fast):
+    """30.14: the version that was served last was shown, although it was replaced."""
+    first = version_of(folder)
+    Watch.beside(folder, model, first).add([scored(model, NEW[:10])])
+    kept = shutil.copytree(folder, folder.with_name("kept"))
+    other = TableModel.fit(TABLE[:300], "diagnosis", classifier=fast())
+    other.save(folder, overwrite=True)
+    Watch.beside(folder, other, version_of(folder)).add([scored(other, NEW[:20])])
+    assert read_log(folder)["rows"] == 20
+    shutil.rmtree(folder)
+    kept.rename(folder)
+    found = read_log(folder)
+    assert (found["rows"], found["version"]) == (10, first)
+
+
+def test_a_deleted_log_is_begun_anew(model, folder):
+    """30.15: nothing was counted any more."""
+    watch = Watch.beside(folder, model, "1")
+    watch.add([scored(model, NEW[:10])])
+    for path in folder.parent.glob("*.sqlite*"):
+        path.unlink()
+    watch.add([scored(model, NEW[:3])])
+    assert read_log(folder)["rows"] == 3

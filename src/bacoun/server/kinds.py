@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -20,6 +18,7 @@ from bacoun.server.jobs import Answer, Job, Model
 from bacoun.tabular import TableModel
 from bacoun.tabular.checks import check_table
 from bacoun.tabular.explanation import Explanation
+from bacoun.watching.files import version_of
 from bacoun.watching.log import Watch
 
 Write = Callable[[Scored], bytes]
@@ -38,8 +37,7 @@ class Loaded:
     @classmethod
     def of(cls, asked: Model, watch: bool, watch_inputs: bool) -> Loaded:
         """Load a model from its folder."""
-        document = (Path(asked.path) / "model.json").read_bytes()
-        version = hashlib.sha256(document).hexdigest()[:12]
+        version = version_of(asked.path)
         model = TableModel.load(asked.path)
         log = Watch.beside(asked.path, model, version, inputs=watch_inputs) if watch else None
         return cls(model, asked.name, asked.stamp, version, log)

@@ -59,6 +59,7 @@ class Watch:
     quantities: list[Quantity]
     known: Neighborhood
     labels: list[str]
+    first: tuple[str, str, str]  # what is stored of a version at its beginning
     inputs: bool = False
 
     @classmethod
@@ -88,18 +89,22 @@ class Watch:
         """
         quantities = quantities_of(model)
         labels = [str(label) for label in model.classifier.classes_]
-        watch = cls(log_path(folder), version, quantities, model.neighborhood, labels, inputs)
         counts = np.stack([each.counts for each in quantities])
         test = DriftTest.start(counts, weights_of(quantities), false_alarm)
         expected = {"classes": {k: int(n) for k, n in model.facts["classes"].items()}}
         names = json.dumps([each.name for each in quantities])
+        first = json.dumps(expected), names, json.dumps(test.to_dict())
+        known = model.neighborhood
+        watch = cls(log_path(folder), version, quantities, known, labels, first, inputs)
         with open_log(watch.path) as log:
-            log.executescript(_TABLES)
-            log.execute(
-                "insert or ignore into versions values (?, ?, 0, ?, ?, ?)",
-                (version, time.time(), json.dumps(expected), names, json.dumps(test.to_dict())),
-            )
+            watch._begin(log)
         return watch
+
+    def _begin(self, log: sqlite3.Connection) -> None:
+        """Make what is not there: the file may be new, or may have been deleted."""
+        log.executescript(_TABLES)
+        row = (self.version, time.time(), *self.first)
+        log.execute("insert or ignore into versions values (?, ?, 0, ?, ?, ?)", row)
 
     def add(self, batch: Sequence[Scored], rng: np.random.Generator | None = None) -> None:
         """Count the rows of some tables, in one transaction.
@@ -119,6 +124,7 @@ class Watch:
         predicted = np.concatenate([scored.predicted for scored, _, _ in batch])
         reasons = np.concatenate([table["reason"].to_numpy(object) for _, table, _ in batch])
         with open_log(self.path) as log:
+            self._begin(log)
             log.execute("begin immediate")
             (state,) = log.execute(
                 "select test from versions where version = ?", (self.version,)

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from bacoun.watching.files import log_path, open_log
+from bacoun.watching.files import log_path, open_log, version_of
 from bacoun.watching.martingale import DriftTest
 
 _MINUTES = 1440  # that a summary shows, the latest
 
 
 def read_log(model: str | PathLike[str]) -> dict[str, Any]:
-    """What the log of a model says about its latest version, in plain values.
+    """What the log of a model says about the version in its folder, in plain values.
+
+    If that was never served, about the one that was served last.
 
     Returns
     -------
@@ -31,8 +33,14 @@ def read_log(model: str | PathLike[str]) -> dict[str, Any]:
             f"'{model}' has no log yet; '{path.name}' does not exist beside it. Score rows with "
             "bacoun serve --watch."
         )
+    try:
+        current = version_of(model)
+    except OSError:
+        current = ""
     with open_log(path, read_only=True) as log:
-        found = log.execute("select * from versions order by started desc limit 1").fetchone()
+        found = log.execute(
+            "select * from versions order by version = ? desc, started desc limit 1", (current,)
+        ).fetchone()
         if found is None:
             raise FileNotFoundError(f"'{path.name}' is empty; nothing was scored yet.")
         minutes = log.execute(
