@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.metadata_routing import get_routing_for_object
 
 from bacoun import BaCOUnClassifier
 from bacoun.boundary import CompactShell, FlowShell
@@ -137,3 +138,10 @@ def test_a_copied_model_answers_to_the_bit(fast, moons, tmp_path, way):
         copied = joblib.load(tmp_path / "model.joblib")
     np.testing.assert_array_equal(copied.predict_proba(moons[0]), model.predict_proba(moons[0]))
     np.testing.assert_array_equal(copied.log_density(moons[0]), model.log_density(moons[0]))
+
+
+def test_tags_and_metadata_say_what_is_true():
+    """30.16: images are taken; checkpoint and all_rows are not for a pipeline to route."""
+    model = BaCOUnClassifier()
+    assert model.__sklearn_tags__().input_tags.three_d_array
+    assert set(get_routing_for_object(model).fit.requests) == {"sample_weight"}

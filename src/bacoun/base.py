@@ -14,6 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -89,6 +90,11 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
     standardize: bool
     device: str
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True  # images
+        return tags
 
     def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
         """Check the training set; set what scikit-learn expects; return standardized tensors."""

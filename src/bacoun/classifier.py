@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
@@ -123,6 +124,8 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     verbose: bool = False
     n_jobs: int | None = None
     device: str = "cpu"
+    # Nothing for a pipeline or a search to pass on.
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"checkpoint": UNUSED, "all_rows": UNUSED}
 
     @classmethod
     def paper(cls, experiment: str, **settings: Any) -> Self:

@@ -1,5 +1,6 @@
 """What a server refuses, and that it stays up: tokens, hosts, paths, sizes, slow clients."""
 
+import gzip
 import json
 import os
 import shutil
@@ -414,3 +415,11 @@ def test_a_model_that_is_copied_slowly_is_served_in_the_end(saved, start, tmp_pa
         (served / "broken" / "model.safetensors").write_bytes(b"")
         check_refused(client.post("/v1/models/broken/predict", json=body), 503)
         assert "bacoun_worker_restarts 0.0" in client.get("/metrics").text  # no worker died of it
+
+
+def test_a_compressed_body_is_refused_by_its_encoding(server):
+    """30.15: the header was ignored, and the body called broken JSON."""
+    body = gzip.compress(json.dumps({"rows": [ROW]}).encode())
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    with server.client(headers=headers) as client:
+        check_refused(client.post("/v1/models/iris/predict", content=body), 415)

@@ -21,6 +21,9 @@ class Bodies:
     @asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytes]:
         """The body, which counts as held until the end of the block."""
+        encoding = request.headers.get("content-encoding", "identity").lower()
+        if encoding != "identity":
+            raise ApiError(415, f"a body must not be compressed; Content-Encoding is {encoding!r}.")
         declared = request.headers.get("content-length", "")
         if declared.isdigit():
             self._check(int(declared))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -39,6 +38,8 @@ def _limit_memory() -> None:
     status = Path("/proc/self/status")
     if not status.exists():  # not Linux
         return
+    import resource  # which Windows does not have
+
     lines = status.read_text(encoding="ascii").splitlines()
     data = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
     limit = 1024 * data + _MEMORY_BYTES

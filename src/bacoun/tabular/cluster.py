@@ -161,7 +161,7 @@ def open_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=":0",  # any free port
+            dashboard_address="127.0.0.1:0",  # any free port, for this machine alone
             silence_logs=logging.CRITICAL,  # a task that fails is reported once, by us
         )
         with started, Client(started) as client:

@@ -28,6 +28,7 @@ from bacoun.tabular.columns import find_kind
 from bacoun.tabular.encoding import TableEncoder, find_ids
 from bacoun.tabular.explaining import Explainer
 from bacoun.tabular.explanation import Explanation
+from bacoun.tabular.frames import as_pandas, like
 from bacoun.tabular.labels import read_labels
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
@@ -112,7 +113,7 @@ class TableModel:
     @classmethod
     def fit(
         cls,
-        frame: pd.DataFrame,
+        frame: Any,
         target: str,
         *,
         random_state: int = 0,
@@ -135,7 +136,7 @@ class TableModel:
         Parameters
         ----------
         frame : DataFrame of N rows
-            Columns of numbers, booleans or text, and the target.
+            Columns of numbers, booleans or text, and the target; of pandas, polars or Arrow.
         target : str
             Name of the column with the labels.
         random_state : int
@@ -184,6 +185,7 @@ class TableModel:
             max_error=max_error,
             confidence=confidence,
         )
+        frame = as_pandas(frame)
         labels = read_labels(frame, target)
         table = frame.drop(columns=target)
         found = find_ids(table) if sampled is None else sampled.ids
@@ -277,20 +279,20 @@ class TableModel:
         ood = ["ood_score", "ood_probability", "rows_like_this", "log_density"]
         return ["prediction", *each, *parts, *ood, "decision", "reason", "because"]
 
-    def score(self, frame: pd.DataFrame, because: bool = False) -> pd.DataFrame:
+    def score(self, frame: Any, because: bool = False) -> Any:
         """Predictions, uncertainties and decisions for each row of `frame`, with the same index.
 
         Parameters
         ----------
         frame : DataFrame
-            A table with the columns of training, in any order.
+            A table with the columns of training, in any order; of pandas, polars or Arrow.
         because : bool
             Add the column `because`, which says in words why a row is deferred; see `explain`. That
             takes a few milliseconds for each deferred row.
 
         Returns
         -------
-        DataFrame
+        DataFrame, or table of the same library as `frame`
             `prediction`; `p_<class>` for each class; `total`, `aleatoric`, `epistemic`, in nats;
             `ood_score`; `ood_probability`; `rows_like_this`; `log_density`; `decision`, "accept" or
             "defer"; `reason`, "" or "unfamiliar" or "ambiguous"; `because`, if asked for. A row is
@@ -298,8 +300,9 @@ class TableModel:
             had none, more gaps than any training row, another value in a column that was constant,
             or if it is farther from all known rows than these are from each other.
         """
-        (scored,) = self.score_rows([frame])
-        return self.scored_table(frame, scored, because)
+        table = as_pandas(frame)
+        (scored,) = self.score_rows([table])
+        return like(frame, self.scored_table(table, scored, because))
 
     def score_rows(self, frames: Sequence[pd.DataFrame]) -> list[ScoredRows]:
         """Score several tables in one pass, which is faster than one after the other."""
@@ -326,7 +329,7 @@ class TableModel:
             named["because"] = [str(each) for each in self.explainer.explain(frame, scored)]
         return pd.DataFrame(named, index=frame.index)
 
-    def explain(self, frame: pd.DataFrame) -> list[Explanation]:
+    def explain(self, frame: Any) -> list[Explanation]:
         """Why each row of `frame` is deferred.
 
         Of an unfamiliar row, the columns that make it so: the most surprising first, each with its
@@ -342,8 +345,9 @@ class TableModel:
         >>> why.surprises[0].column
         'petal length (cm)'
         """
-        (scored,) = self.score_rows([frame])
-        return self.explainer.explain(frame, scored)
+        table = as_pandas(frame)
+        (scored,) = self.score_rows([table])
+        return self.explainer.explain(table, scored)
 
     @property
     def explainer(self) -> Explainer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
+from typing import Any
 
 import pandas as pd
 from scipy.stats import binom
@@ -15,6 +16,7 @@ from bacoun.tabular.checks.column import STRIKING, ColumnCheck
 from bacoun.tabular.checks.comparing import Difference, compare, sample_rows
 from bacoun.tabular.checks.findings import Finding, most_serious_first, percent, summary
 from bacoun.tabular.checks.profile import ColumnProfile, TableProfile, hash_rows
+from bacoun.tabular.frames import as_pandas
 from bacoun.tabular.reading import listed
 
 __all__ = ["Finding", "check_table", "summary"]
@@ -24,9 +26,7 @@ _SIMILAR_NAME = 0.75
 _MIN_ROWS_TO_MATCH = 20  # with fewer, many columns look alike
 
 
-def check_table(
-    profile: TableProfile, frame: pd.DataFrame, target: str | None = None
-) -> list[Finding]:
+def check_table(profile: TableProfile, frame: Any, target: str | None = None) -> list[Finding]:
     """Say what is different about a table, most serious first.
 
     Serious is what makes the scores of many rows meaningless, or scoring impossible: a column that
@@ -58,6 +58,7 @@ def check_table(
 from 165 to 175, which x 100 (m as cm, or a fraction as percent) \
 explains. Convert it back.
     """
+    frame = as_pandas(frame)
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     findings = list(_repeated_names(frame))
     frame = frame.loc[:, ~frame.columns.duplicated()]
