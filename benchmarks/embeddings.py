@@ -144,6 +144,6 @@ def main() -> None:
     tasks = records.tasks(measure, ["clinc"], SEEDS)
     record = records.resume(RECORD, tasks, LIBRARIES)
     console = Console()
-    runs = list(record["results"].values())
+    runs = list(record["runs"].values())
     for name in runs[0]:
         console.print(f"{name:34} {mean_of([run[name] for run in runs]):.4f}")
