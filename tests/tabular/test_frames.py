@@ -38,7 +38,5 @@ def test_scores_come_back_as_what_came_in(model, kind):
 
 
 def test_what_is_no_table_is_refused_in_one_sentence(model):
-    with pytest.raises(
-        TypeError, match="or an Arrow table; got list"
-    ):
+    with pytest.raises(TypeError, match="or an Arrow table; got list"):
         model.score([[1, 2]])
