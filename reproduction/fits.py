@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -53,9 +55,20 @@ def _cached_fit(
     key = (training_settings(experiment), settings, seed, code_digest())
     checkpoint = cache_folder() / "checkpoints" / str(joblib.hash(key))
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    found: tuple[Any, float] = cached(_fit, ignore=["data", "checkpoint"])(*key, data, checkpoint)
+    with _alone(cache_folder() / "locks" / checkpoint.name):  # parallel methods may share a fit
+        fit = cached(_fit, ignore=["data", "checkpoint"])
+        found: tuple[Any, float] = fit(*key, data, checkpoint)
     shutil.rmtree(checkpoint, ignore_errors=True)
     return found
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait until no other process is in a block with the same file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _fit(

@@ -1,5 +1,8 @@
 """A fit is cached by what decides it, and by nothing else."""
 
+import threading
+import time
+
 import pytest
 from reproduction.fits import cached, code_digest, fitted, training_settings
 from reproduction.methods import make_method
@@ -8,6 +11,7 @@ from reproduction.studies.regions import load
 
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
+from reproduction import fits
 
 
 @pytest.fixture(autouse=True)
@@ -118,3 +122,22 @@ def test_cached_results_depend_on_the_arguments_that_are_not_ignored():
     double = cached(noted, ignore=["note"])
     assert [double(1, notes), double(1, notes), double(2, notes)] == [2, 2, 4]
     assert notes == [1, 2]
+
+
+def test_of_two_who_want_the_same_fit_one_waits(tmp_path):
+    """Methods that run in parallel may share a fit, whose checkpoint belongs to one of them."""
+    order = []
+
+    def use(name, seconds):
+        with fits._alone(tmp_path / "fit.lock"):
+            order.append(f"{name} begins")
+            time.sleep(seconds)
+            order.append(f"{name} ends")
+
+    threads = [threading.Thread(target=use, args=(name, 0.2)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first, second = order[0].split()[0], order[2].split()[0]
+    assert order == [f"{first} begins", f"{first} ends", f"{second} begins", f"{second} ends"]
