@@ -71,7 +71,7 @@ def test_the_input_example_can_be_scored(saved):
     example = json.loads((saved / "input_example.json").read_text())
     frame = pd.DataFrame(**example)
     (decision,) = mlflow.pyfunc.load_model(str(saved)).predict(frame)["decision"]
-    assert decision == "accept"
+    assert decision in ("accept", "defer")
 
 
 def test_a_wrong_column_is_refused_by_the_signature(saved, new):

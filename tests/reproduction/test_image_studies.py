@@ -87,7 +87,7 @@ def test_every_set_is_measured_and_drawn(tmp_path):
     sets = {"emnist-balanced", "emnist-letters", "usps", "cifar10", "boundary", "smooth boundary"}
     for measure in ("auroc", "aupr", "fpr_at_tpr"):
         scores = ours.numbers[measure]
-        assert set(scores) == {"total", "aleatoric", "epistemic", "p_ood", "rarity"}
+        assert set(scores) == {"total", "aleatoric", "epistemic", "p_ood", "rarity", "ood_score"}
         assert all(set(of_score) == sets for of_score in scores.values())
     assert ours.numbers["auroc"]["rarity"]["cifar10"] > 0.9  # colorful noise is no digit
     assert 0 <= ours.numbers["ece"] <= 1

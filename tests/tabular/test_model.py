@@ -81,6 +81,7 @@ def test_the_saved_calibration_scores_reproduce_the_rule(model):
         kept["correct"],
         max_error=model.rule.acceptance.max_error,
         max_error_probability=0.2,
+        n_bounds=5,
     )
     assert again == model.rule
     assert kept["correct"].mean() == model.facts["accuracy"]
