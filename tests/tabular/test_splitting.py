@@ -228,6 +228,13 @@ def test_identical_rows_with_different_labels_are_events():
     assert not are_events(noisy, np.arange(500))  # nothing is repeated
 
 
+def test_many_rows_of_many_classes_are_looked_at_without_a_table_of_both():
+    rng = np.random.default_rng(0)
+    groups, labels = np.arange(300_000), rng.integers(0, 2000, 300_000)
+    assert not are_events(labels, groups)
+    assert are_events(labels, groups // 2)
+
+
 def test_a_few_contradictions_do_not_make_copies_events():
     groups = np.repeat(np.arange(200), 5)
     labels = groups % 2

@@ -30,10 +30,11 @@ def are_events(labels: np.ndarray, groups: np.ndarray) -> bool:
     Copies of an event have its label. Events that look alike are told by labels that differ: those
     of more than 2 % of the repeated rows, and of at least five.
     """
-    table = pd.crosstab(groups, labels).to_numpy()
-    repeated = table[table.sum(axis=1) > 1]
-    n_others = int(repeated.sum() - repeated.max(axis=1, initial=0).sum())
-    return n_others >= _FEWEST_OTHERS and n_others > _SHARE_OF_OTHERS * repeated.sum()
+    rows = pd.DataFrame({"group": groups, "label": labels})
+    repeated = rows[rows["group"].duplicated(keep=False)]
+    most_frequent = repeated.value_counts().groupby(level="group").max()
+    n_others = len(repeated) - int(most_frequent.sum())
+    return n_others >= _FEWEST_OTHERS and n_others > _SHARE_OF_OTHERS * len(repeated)
 
 
 def hash_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
