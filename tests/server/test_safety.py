@@ -21,7 +21,7 @@ from bacoun.server.app import create_app
 from bacoun.server.catalog import Catalog
 from bacoun.server.errors import CODES, ApiError
 from bacoun.server.http_protocol import protocol_with
-from bacoun.server.settings import Settings
+from bacoun.server.settings import Limits, Settings
 
 
 def check_refused(answer, status):
@@ -296,7 +296,7 @@ from bacoun.server.catalog import Catalog
 from bacoun.server.errors import ApiError
 from bacoun.server.jobs import Job
 from bacoun.server.service import Service
-from bacoun.server.settings import Settings
+from bacoun.server.settings import Limits, Settings
 
 async def main(folder):
     service = Service(Catalog.of([Path(folder)]), Settings())
@@ -342,7 +342,7 @@ def test_connections_are_capped():
         await send({"type": "http.response.body", "body": b"hello"})
 
     config = uvicorn.Config(
-        hello, port=0, http=protocol_with(20.0, 3), lifespan="off", log_level="warning"
+        hello, port=0, http=protocol_with(Limits(connections=3)), lifespan="off", log_level="warning"
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

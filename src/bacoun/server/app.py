@@ -127,12 +127,11 @@ def serve(app: FastAPI, settings: Settings, on_start: Callable[[str], None] | No
     on_start : callable, optional
         Called with the address once the server listens.
     """
-    limits = settings.limits
     config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
-        http=protocol_with(limits.slow_seconds, limits.connections),
+        http=protocol_with(settings.limits),
         log_level=logging.WARNING,
         access_log=False,
         server_header=False,

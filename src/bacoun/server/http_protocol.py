@@ -1,4 +1,7 @@
-"""uvicorn's HTTP protocol, with limits: connections, size of headers, and how slowly they come."""
+"""uvicorn's HTTP protocol, with limits: connections, headers, and clients that send or read slowly.
+
+uvicorn has a setting for none of these (its `limit_concurrency` counts requests, too).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bacoun.server.errors import error_body
+from bacoun.server.settings import Limits
 
 _HEADER_BYTES = 64_000
 _REASONS = {
@@ -18,36 +22,60 @@ _REASONS = {
 }
 
 
-def protocol_with(header_seconds: float, most_connections: int) -> type[HttpToolsProtocol]:
-    """A protocol for so many connections, whose headers must be complete after that time."""
+def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
+    """A protocol that keeps these limits."""
 
     class LimitedProtocol(HttpToolsProtocol):
         """HTTP/1.1 for clients that may be slow, or hostile."""
 
-        timer: TimerHandle | None = None
+        header_timer: TimerHandle | None = None
+        reader_timer: TimerHandle | None = None
         header_bytes = 0
+        in_headers = False  # of a request that has begun, perhaps while an earlier one is answered
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            if len(self.connections) > most_connections:
-                self._refuse(503, f"the server has {most_connections} connections; try again.")
+            if len(self.connections) > limits.connections:
+                self._refuse(503, f"the server has {limits.connections} connections; try again.")
                 return
             self._wait_for_headers()
 
         def data_received(self, data: bytes) -> None:
-            if self.timer is None and self._is_between_requests():
-                self._wait_for_headers()
+            was_in_headers, was_idle = self.in_headers, self._is_between_requests()
             super().data_received(data)
-            if not self._is_between_requests():
-                self._stop_waiting()
-                return
-            self.header_bytes += len(data)
-            if self.header_bytes > _HEADER_BYTES:
-                self._refuse(431, f"headers may have {_HEADER_BYTES} bytes; these have more.")
+            if self.in_headers:
+                # Data in which the headers begin may hold the body of the request before them.
+                self.header_bytes += len(data) if was_in_headers or was_idle else 0
+                if self.header_bytes > _HEADER_BYTES:
+                    self._refuse(431, f"headers may have {_HEADER_BYTES} bytes; these have more.")
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self.in_headers, self.header_bytes = True, 0
+            if self.header_timer is None:
+                self._wait_for_headers()
+
+        def on_headers_complete(self) -> None:
+            self.in_headers = False
+            self.header_timer = _canceled(self.header_timer)
+            super().on_headers_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_waiting()
+            self.header_timer = _canceled(self.header_timer)
+            self.reader_timer = _canceled(self.reader_timer)
             super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            unread = sum(each.transport.get_write_buffer_size() for each in self.connections)
+            if unread > limits.held_bytes:
+                self.transport.abort()
+            else:
+                self._wait_for_reader()
+
+        def resume_writing(self) -> None:
+            self.reader_timer = _canceled(self.reader_timer)
+            super().resume_writing()
 
         def send_400_response(self, msg: str) -> None:
             self._refuse(400, "the request must be HTTP/1.1; it cannot be read.")
@@ -56,18 +84,25 @@ def protocol_with(header_seconds: float, most_connections: int) -> type[HttpTool
             return self.cycle is None or self.cycle.response_complete
 
         def _wait_for_headers(self) -> None:
-            self.header_bytes = 0
-            self.timer = self.loop.call_later(header_seconds, self._too_slow)
-
-        def _stop_waiting(self) -> None:
-            if self.timer is not None:
-                self.timer.cancel()
-                self.timer = None
+            self.header_timer = self.loop.call_later(limits.slow_seconds, self._too_slow)
 
         def _too_slow(self) -> None:
-            self.timer = None
             if self._is_between_requests():
-                self._refuse(408, f"headers must be complete within {header_seconds:g} seconds.")
+                self.header_timer = None
+                seconds = limits.slow_seconds
+                self._refuse(408, f"headers must be complete within {seconds:g} seconds.")
+            else:  # an earlier request is answered first
+                self._wait_for_headers()
+
+        def _wait_for_reader(self) -> None:
+            unread = self.transport.get_write_buffer_size()
+            self.reader_timer = self.loop.call_later(limits.slow_seconds, self._check_reader, unread)
+
+        def _check_reader(self, unread_before: int) -> None:
+            if self.transport.get_write_buffer_size() < unread_before:
+                self._wait_for_reader()
+            else:
+                self.transport.abort()
 
         def _refuse(self, status: int, message: str) -> None:
             if self.transport.is_closing():
@@ -81,3 +116,8 @@ def protocol_with(header_seconds: float, most_connections: int) -> type[HttpTool
             self.transport.close()
 
     return LimitedProtocol
+
+
+def _canceled(timer: TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

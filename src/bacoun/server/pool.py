@@ -1,8 +1,9 @@
 """Pool: jobs -> answers, by worker processes that may die.
 
-Requests that wait for the same model are sent to a worker together. A worker that dies is replaced,
-and what it worked on is done again, one by one: scoring changes nothing, so that is safe. A job
-during which workers died several times is refused.
+Requests that wait for the same model are sent to a worker together, and models take turns: however
+many requests one of them has, another waits for at most one batch of each. A worker that dies is
+replaced, and what it worked on is done again, one by one: scoring changes nothing, so that is safe.
+A job during which workers died several times is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import multiprocessing
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -52,7 +53,8 @@ class Pool:
         self.settings, self.on_batch = settings, on_batch
         self.restarts = 0
         self.n_unable = 0  # of the threads: those whose worker could not be started
-        self._waiting: deque[_Ticket] = deque()
+        self._waiting: dict[str, deque[_Ticket]] = {}  # by model, the one whose turn it is first
+        self._running: Counter[str] = Counter()  # batches of each model that workers have
         self._changed = threading.Condition()
         self._closed = False
         self._threads = [
@@ -81,17 +83,19 @@ class Pool:
     @property
     def n_waiting(self) -> int:
         """Number of requests that wait."""
-        return len(self._waiting)
+        with self._changed:
+            return sum(map(len, self._waiting.values()))
 
     async def ask(self, job: Job, seconds: float | None = None) -> Answer:
         """The answer to a job; refused if there are too many, or if it takes too long."""
         ticket, limits = _Ticket(job), self.settings.limits
         with self._changed:
-            if self._closed or len(self._waiting) >= limits.waiting:
+            queue = self._waiting.setdefault(job.model.path, deque())
+            if self._closed or len(queue) >= limits.waiting:
                 raise ApiError(503, "the server is busy; try again in a moment.")
             if not self.is_able:
                 raise ApiError(503, CANNOT_START)
-            self._waiting.append(ticket)
+            queue.append(ticket)
             self._changed.notify()
         try:
             return await asyncio.wait_for(
@@ -103,63 +107,59 @@ class Pool:
             ) from None
 
     def _take(self) -> list[_Ticket]:
-        """Wait for requests; those for the model of the first one. Empty: the pool is closed."""
+        """Wait for requests; those of the model whose turn it is. Empty: the pool is closed."""
         with self._changed:
-            while not self._waiting and not self._closed:
+            while not (batch := self._next_batch()) and not self._closed:
                 self._changed.wait()
-            batch: list[_Ticket] = []
-            others: list[_Ticket] = []
-            n_bytes = 0
-            while self._waiting and len(batch) < _MAX_BATCH and n_bytes < _MAX_BATCH_BYTES:
-                ticket = self._waiting.popleft()
-                if batch and (ticket.job.model != batch[0].job.model or ticket.attempts):
-                    others.append(ticket)
-                    continue
-                if ticket.attempts == 0 and not ticket.answer.set_running_or_notify_cancel():
-                    continue  # whoever asked is gone
-                batch.append(ticket)
-                n_bytes += len(ticket.job.body)
-                if ticket.attempts:
-                    break  # what may have killed a worker is tried alone
-            self._waiting.extendleft(reversed(others))
-            if others:
-                self._changed.notify()
+            if batch:
+                self._running[batch[0].job.model.path] += 1
         return batch
 
+    def _next_batch(self) -> list[_Ticket]:
+        """Requests of the model that fewest workers are busy with; of equals, the longest ago."""
+        while waiting := [path for path, queue in self._waiting.items() if queue]:
+            path = min(waiting, key=self._running.__getitem__)
+            queue = self._waiting.pop(path)
+            if batch := _batch_from(queue):
+                if queue:
+                    self._waiting[path] = queue  # at the end: the others are first
+                    self._changed.notify()
+                return batch
+        self._waiting.clear()
+        return []
+
     def _serve(self) -> None:
-        """Feed one worker, and replace it when it dies."""
+        """Feed one worker until the pool is closed."""
         worker: _Worker | None = None
-        while True:
-            batch = self._take()
-            if not batch:
-                if self._closed:
-                    break
-                continue
-            if worker is None or not worker.process.is_alive():
-                self.restarts += worker is not None
-                try:
-                    worker = _Worker(self.settings)
-                except OSError as error:  # too many files or processes, or no memory
-                    worker = self._start_again(error, batch)
-                    continue
-            try:
-                answers = worker.ask([ticket.job for ticket in batch])
-            except TimeoutError:
-                self.restarts += 1
-                worker.stop()
-                worker = None
-                self._settle(batch, [_TOO_LONG] * len(batch))
-            except (EOFError, OSError):
-                self.restarts += 1
-                worker.stop()
-                worker = None
-                self._again(batch)
-            else:
-                if self.on_batch is not None:
-                    self.on_batch(len(batch))
-                self._settle(batch, answers)
+        while batch := self._take():
+            worker = self._answer(batch, worker)
+            with self._changed:
+                self._running[batch[0].job.model.path] -= 1
         if worker is not None:
             worker.stop()
+
+    def _answer(self, batch: list[_Ticket], worker: _Worker | None) -> _Worker | None:
+        """Answer a batch; returns the worker for the next one, None if a new one is needed."""
+        if worker is None or not worker.process.is_alive():
+            self.restarts += worker is not None
+            try:
+                worker = _Worker(self.settings)
+            except OSError as error:  # too many files or processes, or no memory
+                return self._start_again(error, batch)
+        try:
+            answers = worker.ask([ticket.job for ticket in batch])
+        except (TimeoutError, EOFError, OSError) as error:
+            self.restarts += 1
+            worker.stop()
+            if isinstance(error, TimeoutError):
+                self._settle(batch, [_TOO_LONG] * len(batch))
+            else:
+                self._again(batch)
+            return None
+        if self.on_batch is not None:
+            self.on_batch(len(batch))
+        self._settle(batch, answers)
+        return worker
 
     def _start_again(self, error: OSError, batch: list[_Ticket]) -> _Worker | None:
         """Refuse the batch; then a worker, as soon as the system allows one.
@@ -196,9 +196,27 @@ class Pool:
         again = [ticket for ticket in batch if ticket.attempts + 1 < _ATTEMPTS]
         for ticket in again:
             ticket.attempts += 1
-        with self._changed:
-            self._waiting.extendleft(reversed(again))
-            self._changed.notify()
+        if again:
+            with self._changed:
+                queue = self._waiting.setdefault(again[0].job.model.path, deque())
+                queue.extendleft(reversed(again))
+                self._changed.notify()
+
+
+def _batch_from(queue: deque[_Ticket]) -> list[_Ticket]:
+    """Take requests of one model that are answered together; what was tried before comes alone."""
+    batch: list[_Ticket] = []
+    n_bytes = 0
+    while queue and len(batch) < _MAX_BATCH and n_bytes < _MAX_BATCH_BYTES:
+        if batch and queue[0].attempts:  # it may have killed a worker
+            break
+        ticket = queue.popleft()
+        if ticket.attempts:
+            return [ticket]
+        if ticket.answer.set_running_or_notify_cancel():  # otherwise whoever asked is gone
+            batch.append(ticket)
+            n_bytes += len(ticket.job.body)
+    return batch
 
 
 CANNOT_START = "a process that scores cannot be started; the server tries again."

@@ -21,11 +21,12 @@ class Limits:
     seconds : float
         From the end of the body until the answer.
     slow_seconds : float
-        Until the headers of a request are complete, and until its body is.
+        Until the headers of a request are complete, and until its body is; also the time in which
+        a client must read on in its answer.
     waiting : int
-        Requests that wait for a worker.
+        Requests that wait for a worker, of each model.
     held_bytes : int
-        Bodies that are being received or wait, all together.
+        Bodies that are being received or wait and answers that are being sent, all together.
     connections : int
         Open connections; more are answered 503. Each is an open file of the server.
     """

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from bacoun.server.documented import OBJECT, answer, errors
+from bacoun.server.errors import ApiError
 from bacoun.server.gate import wants_page
 from bacoun.server.playground.digit_settings import DigitSettings
 from bacoun.server.playground.settings import PlaneSettings
@@ -39,7 +40,7 @@ def playground_routes(service: Service) -> APIRouter:
             return page("playground", service)
         fits = [settings.fit_of(method) for method in settings.methods()]
         if _EVENTS in request.headers.get("accept", ""):
-            return StreamingResponse(_events(plane, fits), media_type=_EVENTS)
+            return await _stream(plane, fits)
         results = [await plane.result(each) for each in fits]
         content = json.dumps({"settings": settings.model_dump()})
         body = f'{content[:-1]},"models":[{",".join(results)}]}}'
@@ -56,10 +57,26 @@ def playground_routes(service: Service) -> APIRouter:
             return page("digits", service)
         asked = settings.model_dump()
         if _EVENTS in request.headers.get("accept", ""):
-            return StreamingResponse(_events(digits, [asked]), media_type=_EVENTS)
+            return await _stream(digits, [asked])
         return Response(await digits.result(asked), media_type="application/json")
 
     return router
+
+
+async def _stream(trainer: Trainer, fits: list[dict[str, object]]) -> StreamingResponse:
+    """All events; an error that comes before the first one is the answer itself."""
+    events = _events(trainer, fits)
+    first = await anext(events)
+
+    async def all_events() -> AsyncIterator[str]:
+        yield first
+        try:
+            async for event in events:
+                yield event
+        except ApiError as error:
+            yield f"data: {json.dumps({'event': 'refused', 'message': str(error)})}\n\n"
+
+    return StreamingResponse(all_events(), media_type=_EVENTS)
 
 
 async def _events(trainer: Trainer, fits: list[dict[str, object]]) -> AsyncIterator[str]:
