@@ -3,8 +3,8 @@
     python -m benchmarks drift
 
 Rows of five classes have eight numbers and two categories; a model is fitted to four of them. For
-false alarms the numbers are also whole ones from 1 to 5, rounded, heavy-tailed or categories, and
-rows are copies of 300 different ones.
+false alarms the numbers are also whole ones from 1 to 5, rounded, heavy-tailed, categories or a
+mixture of these, and rows are copies of 300 different ones.
 Each stream has reference rows of its own, drawn like its rows, because the promise of at most 1 %
 false alarms is over both. A change comes after 500 rows: one number shifted by half a standard
 deviation, 5 % of the rows from the fifth class, or one number in other units (divided by 2.54).
@@ -59,12 +59,20 @@ def letters(numbers: np.ndarray) -> np.ndarray:
     return np.array(list("abcde"))[np.clip(np.rint(numbers + 2), 0, 4).astype(int)]
 
 
-KINDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+def mixed(numbers: np.ndarray) -> pd.DataFrame:
+    """Columns of all kinds in turn."""
+    kinds = [KINDS[kind] for kind in ("continuous", "whole numbers", "rounded", "heavy tails")]
+    made = [[*kinds, letters][k % 5](column) for k, column in enumerate(numbers.T)]
+    return pd.DataFrame({f"x{k}": column for k, column in enumerate(made)})
+
+
+KINDS: dict[str, Callable[[np.ndarray], np.ndarray | pd.DataFrame]] = {
     "continuous": lambda numbers: numbers,
     "whole numbers": lambda numbers: np.clip(np.rint(numbers + 3), 1, 5),
     "rounded": lambda numbers: numbers.round(1),
     "heavy tails": lambda numbers: np.sinh(4 * numbers),
     "categories": letters,
+    "mixed": mixed,
     "copies": lambda numbers: numbers,
 }
 

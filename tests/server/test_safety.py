@@ -341,9 +341,8 @@ def test_connections_are_capped():
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"hello"})
 
-    config = uvicorn.Config(
-        hello, port=0, http=protocol_with(Limits(connections=3)), lifespan="off", log_level="warning"
-    )
+    protocol = protocol_with(Limits(connections=3))
+    config = uvicorn.Config(hello, port=0, http=protocol, lifespan="off", log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -96,7 +96,8 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
 
         def _wait_for_reader(self) -> None:
             unread = self.transport.get_write_buffer_size()
-            self.reader_timer = self.loop.call_later(limits.slow_seconds, self._check_reader, unread)
+            check, seconds = self._check_reader, limits.slow_seconds
+            self.reader_timer = self.loop.call_later(seconds, check, unread)
 
         def _check_reader(self, unread_before: int) -> None:
             if self.transport.get_write_buffer_size() < unread_before:
