@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup demo browser test lint docs bench bench-ood reproduce made-tables fuzz clean
+.PHONY: setup demo browser test lint docs bench bench-ood reproduce made-tables fuzz hostile clean
 
 setup: $(VENV)/installed
 
@@ -52,6 +52,11 @@ made-tables: setup
 FUZZ ?= 5000
 fuzz: setup
 	OMP_NUM_THREADS=1 BACOUN_FUZZ=$(FUZZ) $(BIN)/pytest tests/server/test_fuzzing.py
+
+# An hour of attacks on a real server, beside ordinary clients whose every answer is checked.
+MINUTES ?= 60
+hostile: setup
+	$(BIN)/python -W ignore -m benchmarks.hostile --minutes $(MINUTES)
 
 # The site in site/, warnings are errors. The variable keeps the theme from speaking of its successor.
 docs: setup

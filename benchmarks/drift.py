@@ -37,7 +37,7 @@ from benchmarks.record import resume as resume_record
 
 RECORD = Path(__file__).with_suffix(".json")
 FALSE_ALARM = 0.01
-N_STREAMS, N_CHANGED = 1000, 200
+N_STREAMS, N_CHANGED = 4000, 200
 N_ROWS, CHANGE, N_AFTER = 2000, 500, 3000
 N_KNOWN, N_CALIBRATION = 1500, 300
 POOL = 60_000

@@ -768,6 +768,8 @@ def test_an_update_takes_weights_too(fast):
         ({}, np.zeros(400), "must contain at least one non-zero"),
         ({}, np.full(400, -1.0), "[Nn]egative"),
         ({}, np.ones(3), "sample_weight"),
+        ({}, np.full(400, 1e300), "sample_weight must be at most 1e"),  # 30.15
+        ({"class_weight": {"rare": 1e300}}, None, "class_weight must be at most 1e"),
     ],
 )
 def test_bad_weights_are_refused(fast, settings, weights, sentence):

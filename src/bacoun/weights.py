@@ -12,6 +12,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_sample_weight
 
 ClassWeight = Mapping[Any, float] | Literal["balanced"] | None
+_LARGEST = 1e9  # a weight counts as so many copies of a row; far above, a posterior is a point
 
 
 class Rows(NamedTuple):
@@ -37,6 +38,7 @@ def weighted_rows(X: Any, y: Any, sample_weight: ArrayLike | None) -> Rows:
     if sample_weight is None:
         return Rows(X, y, None, None)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    _check_size(weights, "sample_weight")
     return Rows(X, y, weights, None).take(np.flatnonzero(weights > 0))
 
 
@@ -63,7 +65,17 @@ def combined_weights(
             )
         class_weight = dict.fromkeys(known, 1.0) | dict(class_weight)
     of_class: np.ndarray = compute_sample_weight(class_weight, labels)
-    return of_class if weights is None else weights * of_class
+    combined: np.ndarray = of_class if weights is None else weights * of_class
+    _check_size(combined, "class_weight")
+    return combined
+
+
+def _check_size(weights: np.ndarray, name: str) -> None:
+    if len(weights) and weights.max() > _LARGEST:
+        raise ValueError(
+            f"{name} must be at most {_LARGEST:g}, it counts copies of a row; got "
+            f"{weights.max():g}. Divide all weights by their mean."
+        )
 
 
 def take(table: Any, rows: np.ndarray) -> Any:

@@ -102,6 +102,23 @@ def test_input_cells_are_copied_verbatim(predict, folder, tmp_path):
     assert after[2].startswith(f"NA,{lines[2]},")
 
 
+def test_formulas_are_escaped_for_spreadsheets_if_asked(predict, folder, tmp_path, capsys):
+    """30.15: a cell that starts with = + - or @ is run by a spreadsheet."""
+    lines = (folder / "new.csv").read_text().splitlines()[:5]
+    cells = ["note,=name", '=cmd(),"+1+1"', "-1,@x", "007,-1e5", "a=b,-2+3"]
+    new = tmp_path / "new.csv"
+    new.write_text("".join(f"{a},{b}\n" for a, b in zip(cells, lines, strict=True)))
+    assert predict(new, "as-is.csv").read_text().splitlines()[1].startswith("=cmd(),+1+1,")
+    after = predict(new, "out.csv", "--escape-formulas").read_text().splitlines()
+    starts = ["note,'=name,", "'=cmd(),'+1+1,", "-1,'@x,", "007,-1e5,", "a=b,'-2+3,"]
+    assert all(line.startswith(start) for line, start in zip(after, starts, strict=True)), after
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        predict("new.parquet", "out.parquet", "--escape-formulas")
+    assert ended.value.code == 2
+    assert "--escape-formulas needs --out" in capsys.readouterr().err
+
+
 def test_json_lines(folder, expected, capsys):
     main(["predict", str(folder / "model"), str(folder / "new.csv"), "--json"])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -1,5 +1,6 @@
 """What a server refuses, and that it stays up: tokens, hosts, paths, sizes, slow clients."""
 
+import asyncio
 import gzip
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack, contextmanager
 
 import httpx
 import pyarrow
@@ -21,6 +23,8 @@ from bacoun.server.app import create_app
 from bacoun.server.catalog import Catalog
 from bacoun.server.errors import CODES, ApiError
 from bacoun.server.http_protocol import protocol_with
+from bacoun.server.jobs import Job
+from bacoun.server.pool import Pool
 from bacoun.server.settings import Limits, Settings
 
 
@@ -334,31 +338,114 @@ def test_a_worker_that_cannot_be_started_is_tried_again(saved, tmp_path):
     assert (busy, again) == ("503", "True 200")
 
 
-def test_connections_are_capped():
-    """30.3: what is beyond gets a sentence and is closed, so that files are left for workers."""
+@contextmanager
+def answering(body, **limits):
+    """A server in a thread that always answers the same; it and its port."""
 
-    async def hello(scope, receive, send):
+    async def answer(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"hello"})
+        await send({"type": "http.response.body", "body": body})
 
-    protocol = protocol_with(Limits(connections=3))
-    config = uvicorn.Config(hello, port=0, http=protocol, lifespan="off", log_level="warning")
+    protocol = protocol_with(Limits(**limits))
+    config = uvicorn.Config(answer, port=0, http=protocol, lifespan="off", log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    held = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
-    time.sleep(0.2)
-    check_refused(httpx.get(f"http://127.0.0.1:{port}/"), 503)
-    held.pop().close()
-    time.sleep(0.2)
-    assert httpx.get(f"http://127.0.0.1:{port}/").text == "hello"
-    for each in held:
-        each.close()
+    wait_until(lambda: server.started)
+    yield server.server_state, server.servers[0].sockets[0].getsockname()[1]
     server.should_exit = True
     thread.join(timeout=20)
+
+
+def wait_until(is_so, seconds=20):
+    ends = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def test_connections_are_capped():
+    """30.3: what is beyond gets a sentence and is closed, so that files are left for workers."""
+    with answering(b"hello", connections=3) as (state, port):
+        held = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+        wait_until(lambda: len(state.connections) == 3)
+        check_refused(httpx.get(f"http://127.0.0.1:{port}/"), 503)
+        held.pop().close()
+        wait_until(lambda: len(state.connections) == 2)
+        assert httpx.get(f"http://127.0.0.1:{port}/").text == "hello"
+        for each in held:
+            each.close()
+
+
+def test_an_answer_that_nobody_reads_is_given_up():
+    """30.15: unread answers were held without limit."""
+    with answering(bytes(30_000_000), slow_seconds=0.3) as (state, port):
+        with socket.create_connection(("127.0.0.1", port)) as idle:
+            idle.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            wait_until(lambda: len(state.connections) == 1)
+            wait_until(lambda: not state.connections)
+        whole = httpx.get(f"http://127.0.0.1:{port}/")  # who reads gets all of it
+        assert len(whole.content) == 30_000_000
+
+
+def test_unread_answers_are_limited_together():
+    """30.15: many clients that do not read hold a bounded number of bytes."""
+    limits = {"slow_seconds": 60.0, "held_bytes": 50_000_000}
+    with answering(bytes(30_000_000), **limits) as (state, port):
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]
+        for each in idle:
+            each.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_until(lambda: len(state.connections) == 1)
+        for each in idle:
+            each.close()
+
+
+def test_headers_behind_another_request_have_the_same_limit(strict):
+    """30.15: only the first request of a connection was measured."""
+    first = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(strict.address.removeprefix("http://").split(":")) as raw:
+        raw.settimeout(20)
+        raw.sendall(first + b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 65_000)
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert b"HTTP/1.1 431 " in answer
+
+
+def test_too_many_fits_are_refused_before_the_stream_begins(server):
+    """30.15: as events they were answered 200, and the stream broke."""
+    events = {"Accept": "text/event-stream"}
+    with server.client(headers=events) as client, ExitStack() as opened:
+        answers = [
+            opened.enter_context(client.stream("GET", "/", params={"seed": 100 + k}))
+            for k in range(20)
+        ]
+        refused = [answer for answer in answers if answer.status_code != 200]
+        assert 0 < len(refused) < 20
+        for answer in refused:
+            answer.read()
+            check_refused(answer, 503)
+
+
+def test_a_model_with_many_requests_does_not_hold_up_another(saved):
+    """30.8: models take turns."""
+    catalog = Catalog.of([saved])
+    rows = [",".join(ROW), *["1.0,2.0,3.0,4.0"] * 150_000]  # so large that each is a batch
+    large = Job("predict", catalog["iris"], "\n".join(rows).encode(), "text/csv")
+
+    async def ask(pool):
+        many = [asyncio.create_task(pool.ask(large)) for _ in range(6)]
+        await asyncio.sleep(0)
+        other = await pool.ask(Job("describe", catalog["tumors"]))
+        n_done = sum(task.done() for task in many)
+        return other.status, n_done, {answer.status for answer in await asyncio.gather(*many)}
+
+    pool = Pool(Settings(limits=Limits(rows=200_000, seconds=120)))
+    pool.start()
+    try:
+        status, n_done, statuses = asyncio.run(ask(pool))
+    finally:
+        pool.close()
+    assert (status, statuses) == (200, {200})
+    assert n_done <= 2
 
 
 def arrow_of_nulls(n_rows, n_columns=1):

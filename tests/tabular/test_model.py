@@ -212,6 +212,11 @@ FITS = {
     "mixed": (TABLE.assign(label=["ill", 1] * (N // 2)), {}, "of one type"),
     "dates": (TABLE.assign(label=pd.Timestamp("2020-01-01")), {}, "of one type"),
     "infinite": (TABLE.assign(label=[np.inf, 1.0] * (N // 2)), {}, "with decimals or infinite"),
+    # 30.15: cells that hold several values
+    "a list": (TABLE.assign(z=[[1]] + [1.0] * (N - 1)), {}, "'z' has a list in row 1"),
+    "a tuple": (TABLE.assign(z=[1.0, (1, 2)] * (N // 2)), {}, "'z' has a tuple in row 2"),
+    "an array": (TABLE.assign(z=[np.zeros(2)] * N), {}, "'z' has a ndarray in row 1"),
+    "a dict": (TABLE.assign(label=[{"a": 1}] * N), {}, "'label' has a dict in row 1"),
     "false alarm": (TABLE, {"false_alarm": 0}, "false_alarm must lie between 0 and 1"),
     "max error": (TABLE, {"max_error": 1.5}, "max_error must lie between 0 and 1"),
     "confidence": (TABLE, {"confidence": 95}, "confidence must lie between 0 and 1"),

@@ -41,6 +41,13 @@ def predict(
         bool,
         typer.Option(help="Say in words why a row is deferred; takes milliseconds for each."),
     ] = True,
+    escape_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--escape-formulas",
+            help="For spreadsheets: put ' before text that starts with =, +, - or @.",
+        ),
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     workers: Annotated[
         int | None,
@@ -65,11 +72,13 @@ def predict(
     """
     if is_many(new) or workers is not None or scheduler is not None:
         refuse_both(workers, scheduler)
+        if escape_formulas:
+            raise ValueError("--escape-formulas is for text tables; many files become Parquet.")
         predict_many(model, new, _folder(out, as_json, overwrite), because, workers, scheduler)
     else:
-        _predict_one(
-            model, Path(new), None if out is None else Path(out), as_json, because, overwrite
-        )
+        file = None if out is None else Path(out)
+        _check_options(file, Path(new), as_json, escape_formulas, overwrite)
+        _predict_one(model, Path(new), file, because, escape_formulas)
 
 
 def _folder(out: str | None, as_json: bool, overwrite: bool) -> str:
@@ -88,12 +97,11 @@ def _folder(out: str | None, as_json: bool, overwrite: bool) -> str:
 
 
 def _predict_one(
-    model: Path, new: Path, out: Path | None, as_json: bool, because: bool, overwrite: bool
+    model: Path, new: Path, out: Path | None, because: bool, escape_formulas: bool
 ) -> None:
     from bacoun.tabular import survey_table
     from bacoun.tabular.reading import listed
 
-    _check_options(out, new, as_json, overwrite)
     survey = survey_table(new)
 
     from bacoun.tabular import TableModel
@@ -109,7 +117,7 @@ def _predict_one(
     if out is None:
         _print_scores(fitted, chunks, because)
     else:
-        _write_scores(fitted, chunks, because, out, survey.delimiter or ",")
+        _write_scores(fitted, chunks, because, out, survey.delimiter or ",", escape_formulas)
 
 
 def _checked(model: TableModel, chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -123,11 +131,15 @@ def _checked(model: TableModel, chunks: Iterator[pd.DataFrame]) -> Iterator[pd.D
         typer.echo(f"bacoun: {line}", err=True)
 
 
-def _check_options(out: Path | None, new: Path, as_json: bool, overwrite: bool) -> None:
+def _check_options(
+    out: Path | None, new: Path, as_json: bool, escape_formulas: bool, overwrite: bool
+) -> None:
     from bacoun.tabular.reading import check_suffix, is_parquet
 
     if (out is None) != as_json:
         raise ValueError("give either --out FILE or --json; got both or none.")
+    if escape_formulas and (out is None or is_parquet(out)):
+        raise ValueError("--escape-formulas needs --out FILE.csv or .tsv; got another output.")
     if out is None:
         return
     check_suffix(out, "--out")
@@ -146,12 +158,20 @@ def _check_options(out: Path | None, new: Path, as_json: bool, overwrite: bool) 
 
 
 def _write_scores(
-    model: TableModel, chunks: Iterator[pd.DataFrame], because: bool, out: Path, delimiter: str
+    model: TableModel,
+    chunks: Iterator[pd.DataFrame],
+    because: bool,
+    out: Path,
+    delimiter: str,
+    escape_formulas: bool,
 ) -> None:
     from bacoun.tabular import write_table
 
     # One thread writes a chunk while the next one is scored.
-    with write_table(out, delimiter) as write, ThreadPoolExecutor(max_workers=1) as writer:
+    with (
+        write_table(out, delimiter, escape_formulas) as write,
+        ThreadPoolExecutor(max_workers=1) as writer,
+    ):
         written = writer.submit(lambda: None)
         for frame in chunks:
             scored = frame.join(model.score(frame, because))

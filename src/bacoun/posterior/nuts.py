@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,8 +92,10 @@ def run_nuts(
 ) -> tuple[np.ndarray, int]:
     """Draws (C, T, d) of `density(x) -> (log density, gradient)`, and the number of divergences."""
     try:
-        import nutpie
-        from nutpie.compiled_pyfunc import from_pyfunc
+        with warnings.catch_warnings():  # ArviZ announces its own refactoring on import
+            warnings.simplefilter("ignore", FutureWarning)
+            import nutpie
+            from nutpie.compiled_pyfunc import from_pyfunc
     except ImportError as error:
         raise ImportError(
             "NUTS needs nutpie, which is not installed: pip install 'bacoun[nuts]', or use HMC."

@@ -132,7 +132,7 @@ class Scorer:
         if loaded.watch is not None:
             try:
                 loaded.watch.add(batch)
-            except ValueError as error:  # a full disk must not stop the service
+            except (ValueError, OSError) as error:  # a full disk must not stop the service
                 print(f"bacoun: the log was not written: {error}", file=sys.stderr, flush=True)
         return answers
 

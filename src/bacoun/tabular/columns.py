@@ -39,6 +39,22 @@ def check_names(frame: pd.DataFrame) -> None:
         )
 
 
+def check_cells(frame: pd.DataFrame) -> None:
+    """Refuse cells that hold several values."""
+    for name, column in frame.items():
+        if column.dtype.kind != "O" or isinstance(column.dtype, pd.StringDtype):
+            continue
+        if any(issubclass(kind, _SEVERAL) for kind in set(map(type, column))):
+            row = next(k for k, cell in enumerate(column) if isinstance(cell, _SEVERAL))
+            raise ValueError(
+                f"cells must be text, numbers, dates or true and false; column '{name}' has a "
+                f"{type(column.iloc[row]).__name__} in row {row + 1}. Make a column of each part."
+            )
+
+
+_SEVERAL = (list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
+
+
 def is_id(column: pd.Series) -> bool:
     """Whether a column only numbers or names the rows: unique integers, or unique text.
 

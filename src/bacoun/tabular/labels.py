@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bacoun.storage import plain
-from bacoun.tabular.columns import check_names, is_missing
+from bacoun.tabular.columns import check_cells, check_names, is_missing
 from bacoun.tabular.reading import listed
 
 MIN_ROWS = 5  # of each class, to train and to calibrate on
@@ -14,6 +14,7 @@ MIN_ROWS = 5  # of each class, to train and to calibrate on
 
 def read_labels(frame: pd.DataFrame, target: str) -> np.ndarray:
     """Labels (N,) in the column `target`: text, booleans, integers or whole floats."""
+    check_cells(frame)
     labels = label_values(frame, target)
     _check_classes(labels, target)
     return labels

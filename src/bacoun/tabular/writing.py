@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from os import PathLike
@@ -19,7 +20,9 @@ Write = Callable[[pd.DataFrame], None]
 
 
 @contextmanager
-def write_table(path: str | PathLike[str], delimiter: str = ",") -> Iterator[Write]:
+def write_table(
+    path: str | PathLike[str], delimiter: str = ",", escape_formulas: bool = False
+) -> Iterator[Write]:
     """Open a table file for writing; yields a function that appends a chunk.
 
     Parameters
@@ -28,6 +31,8 @@ def write_table(path: str | PathLike[str], delimiter: str = ",") -> Iterator[Wri
         Ends in .csv, .tsv, either with .gz, or .parquet. An existing file is replaced at the end.
     delimiter : str
         Between the fields of a .csv file; a .tsv file has tabs.
+    escape_formulas : bool
+        Put an apostrophe before text that a spreadsheet would take for a formula. Not in Parquet.
     """
     file = Path(path)
     check_suffix(file)
@@ -35,7 +40,27 @@ def write_table(path: str | PathLike[str], delimiter: str = ",") -> Iterator[Wri
         if is_parquet(file):
             yield stack.enter_context(parquet_writer(raw))
         else:
-            yield _text_writer(stack, raw, file.name.lower(), delimiter)
+            write = _text_writer(stack, raw, file.name.lower(), delimiter)
+            yield (lambda frame: write(_without_formulas(frame))) if escape_formulas else write
+
+
+def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table, column names included, with an apostrophe before = + - @, tab and return.
+
+    Numbers stay numbers: -1 is none, and "-1" would be read as the same one.
+    """
+
+    def escaped(cell: object) -> object:
+        is_formula = isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell)
+        return f"'{cell}" if is_formula else cell
+
+    texts = frame.select_dtypes(["object", "string", "category"])
+    escaped_texts = {name: column.astype(object).map(escaped) for name, column in texts.items()}
+    return frame.assign(**escaped_texts).rename(columns=escaped)
+
+
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def _text_writer(stack: ExitStack, raw: IO[bytes], name: str, delimiter: str) -> Write:

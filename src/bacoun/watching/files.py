@@ -24,6 +24,9 @@ def version_of(model: str | PathLike[str]) -> str:
     return hashlib.sha256(document).hexdigest()[:12]
 
 
+_PASSING = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY}
+
+
 @contextmanager
 def open_log(path: Path, read_only: bool = False) -> Iterator[sqlite3.Connection]:
     """A connection whose transactions are begun and ended by hand."""
@@ -40,6 +43,8 @@ def open_log(path: Path, read_only: bool = False) -> Iterator[sqlite3.Connection
         finally:
             log.close()
     except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in _PASSING:
+            raise OSError(f"'{path}' cannot be written: {error}. Is its disk full?") from None
         raise ValueError(
             f"'{path}' must be a log of bacoun; reading it failed: {error}. Move it away."
         ) from None

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -96,7 +97,7 @@ class Watch:
         first = json.dumps(expected), names, json.dumps(test.to_dict())
         known = model.neighborhood
         watch = cls(log_path(folder), version, quantities, known, labels, first, inputs)
-        with open_log(watch.path) as log:
+        with suppress(OSError), open_log(watch.path) as log:  # `add` tries again, and says so
             watch._begin(log)
         return watch
 
