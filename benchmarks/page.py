@@ -21,6 +21,7 @@ from benchmarks import (
     embeddings,
     explanations,
     fit_time,
+    hostile,
     ood,
     out_of_core,
     scale,
@@ -41,7 +42,7 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
     "comparison.md": {"ood": ood.markdown},
     "defaults.md": {"ablations": ablations.markdown},
     "doubt.md": {"embeddings": embeddings.markdown},
-    "howto/serve.md": {"serve": serve.markdown},
+    "howto/serve.md": {"serve": serve.markdown, "hostile": hostile.markdown},
     "howto/watch.md": {"drift": drift.markdown},
     "../README.md": {"ood": ood.short_markdown},
 }

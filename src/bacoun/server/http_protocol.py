@@ -57,12 +57,12 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             self.in_headers = False
-            self.header_timer = _canceled(self.header_timer)
+            self._stop_header_timer()
             super().on_headers_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self.header_timer = _canceled(self.header_timer)
-            self.reader_timer = _canceled(self.reader_timer)
+            self._stop_header_timer()
+            self._stop_reader_timer()
             super().connection_lost(exc)
 
         def pause_writing(self) -> None:
@@ -74,7 +74,7 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
                 self._wait_for_reader()
 
         def resume_writing(self) -> None:
-            self.reader_timer = _canceled(self.reader_timer)
+            self._stop_reader_timer()
             super().resume_writing()
 
         def send_400_response(self, msg: str) -> None:
@@ -82,6 +82,16 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
 
         def _is_between_requests(self) -> bool:
             return self.cycle is None or self.cycle.response_complete
+
+        def _stop_header_timer(self) -> None:
+            if self.header_timer is not None:
+                self.header_timer.cancel()
+                self.header_timer = None
+
+        def _stop_reader_timer(self) -> None:
+            if self.reader_timer is not None:
+                self.reader_timer.cancel()
+                self.reader_timer = None
 
         def _wait_for_headers(self) -> None:
             self.header_timer = self.loop.call_later(limits.slow_seconds, self._too_slow)
@@ -117,8 +127,3 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             self.transport.close()
 
     return LimitedProtocol
-
-
-def _canceled(timer: TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()

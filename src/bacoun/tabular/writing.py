@@ -54,9 +54,10 @@ def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
         is_formula = isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell)
         return f"'{cell}" if is_formula else cell
 
-    texts = frame.select_dtypes(["object", "string", "category"])
-    escaped_texts = {name: column.astype(object).map(escaped) for name, column in texts.items()}
-    return frame.assign(**escaped_texts).rename(columns=escaped)
+    safe = frame.copy(deep=False)
+    for name in frame.select_dtypes(["object", "string", "category"]):
+        safe[name] = frame[name].astype(object).map(escaped)
+    return safe.rename(columns=escaped)
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r]")

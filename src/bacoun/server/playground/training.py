@@ -70,8 +70,9 @@ def run(connection: Connection, task: str) -> None:
             with progress_to(tell):
                 result = json.dumps(function(asked), separators=(",", ":"), allow_nan=False)
             connection.send({"event": "done", "result": result})
-        except _CanceledError:
-            connection.send({"event": "canceled"})
+        except (_CanceledError, EOFError, BrokenPipeError):  # or the server is gone
+            with suppress(OSError):
+                connection.send({"event": "canceled"})
         except (ValueError, ImportError) as error:
             connection.send({"event": "refused", "message": str(error)})
 
