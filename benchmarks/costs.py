@@ -82,9 +82,9 @@ def table(size: Size) -> pd.DataFrame:
 def measure(size: Size) -> dict[str, Any]:
     """Fit a model of this size, and measure what a row costs."""
     from bacoun import BaCOUnClassifier
+    from bacoun.engine.randomness import one_thread
     from bacoun.features import TabularFeatures
     from bacoun.posterior import HMC
-    from bacoun.randomness import one_thread
     from bacoun.tabular import TableModel
 
     rows = table(size)
@@ -102,11 +102,11 @@ def measure(size: Size) -> dict[str, Any]:
 
 def costs_of_passes(model: Any, folder: Path, size: Size) -> dict[str, Any]:
     """What a row costs in each pass of a fit to files, and how many passes there are."""
+    from bacoun.many import out_of_core
+    from bacoun.many.cluster import ThisProcess
+    from bacoun.many.sketch import Sampling
     from bacoun.posterior.all_rows import AllRows
     from bacoun.posterior.reduction import reduce
-    from bacoun.tabular import out_of_core
-    from bacoun.tabular.cluster import ThisProcess
-    from bacoun.tabular.sketch import Sampling
 
     engine = ThisProcess()
     (place,) = places = out_of_core._places([f"{folder}/rows.parquet"], engine)

@@ -21,8 +21,8 @@ from zuko.lazy import Flow as ZukoFlow
 
 from bacoun.boundary import realnvp
 from bacoun.boundary.flow import Flow
-from bacoun.randomness import one_thread
-from bacoun.training import train
+from bacoun.engine.randomness import one_thread
+from bacoun.engine.training import train
 from benchmarks import record as records
 
 RECORD = Path(__file__).with_suffix(".json")

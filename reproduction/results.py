@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bacoun.atomic import atomic_write
+from bacoun.files.atomic import atomic_write
 from reproduction.schema import Experiment
 
 Measured = tuple[dict[str, Any], dict[str, np.ndarray]]

@@ -7,8 +7,8 @@ from sklearn.base import BaseEstimator, clone
 
 from bacoun import BaCOUnClassifier
 from bacoun.boundary import CompactShell, FlowShell, MixedShell
-from bacoun.checkpoint import Checkpoint
 from bacoun.features import LearnedFeatures
+from bacoun.files.checkpoint import Checkpoint
 
 RNG = np.random.default_rng(0)
 THOROUGH = {
@@ -236,7 +236,9 @@ def test_a_checkpoint_changes_nothing_and_is_resumed(fast, tmp_path, monkeypatch
     expected = answers(fast(**settings).fit(X, y), X)
     kept = fast(**settings).fit(X, y, checkpoint=Checkpoint(tmp_path / "a", every_seconds=0))
     np.testing.assert_array_equal(answers(kept, X), expected)
-    monkeypatch.setattr("bacoun.training._one_epoch", lambda *args: pytest.fail("trained again"))
+    monkeypatch.setattr(
+        "bacoun.engine.training._one_epoch", lambda *args: pytest.fail("trained again")
+    )
     resumed = fast(**settings).fit(X, y, checkpoint=tmp_path / "a")
     np.testing.assert_array_equal(answers(resumed, X), expected)
 

@@ -5,8 +5,8 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
+from bacoun.engine.randomness import as_generator
 from bacoun.posterior import HMC
-from bacoun.randomness import as_generator
 
 CENTERS = [[-2, 0], [2, 0], [0, 3]]
 

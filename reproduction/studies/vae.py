@@ -13,8 +13,8 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor, nn
 
-from bacoun.randomness import as_generator, seeded
-from bacoun.training import train
+from bacoun.engine.randomness import as_generator, seeded
+from bacoun.engine.training import train
 from reproduction.datasets import load_images
 from reproduction.datasets.dataset import Dataset
 from reproduction.datasets.sources import locate

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bacoun.classifier import BaCOUnClassifier
-    from bacoun.display import UncertaintyDisplay
+    from bacoun.export.display import UncertaintyDisplay
     from bacoun.tabular.scorer import Scorer
     from bacoun.uncertainty import Uncertainty, decompose
 
@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 _HOMES = {
     "BaCOUnClassifier": "bacoun.classifier",
     "Scorer": "bacoun.tabular.scorer",
-    "UncertaintyDisplay": "bacoun.display",
+    "UncertaintyDisplay": "bacoun.export.display",
     "Uncertainty": "bacoun.uncertainty",
     "decompose": "bacoun.uncertainty",
 }

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bacoun.deferral import conformal_threshold, prediction_sets
 from bacoun.deferral.checks import as_share
-from bacoun.randomness import independent_workers
+from bacoun.engine.randomness import independent_workers
 from bacoun.uncertainty import Uncertainty, decompose, from_moments
 from bacoun.uncertainty.decomposition import Array
 from bacoun.validation import ImageShape, as_rows, check_table, classes_of

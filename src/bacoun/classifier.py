@@ -20,12 +20,14 @@ from torch import Generator, Tensor, nn
 
 from bacoun.base import BayesianClassifier, Evaluation
 from bacoun.boundary import MixedShell, find_outliers
-from bacoun.checkpoint import Checkpoint
-from bacoun.nested import NestedSettings
+from bacoun.engine.nested import NestedSettings
+from bacoun.engine.progress import progress_bars
+from bacoun.engine.randomness import RandomState, as_generator, threads_for
+from bacoun.files.checkpoint import Checkpoint
+from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
 from bacoun.posterior import Health
 from bacoun.posterior.held_out import held_out_prior_scale
 from bacoun.prediction import Predictor, features_of, learn_doubt, reference_rows
-from bacoun.progress import progress_bars
 from bacoun.protocols import (
     BoundarySampler,
     EdgeAwareFeatureMap,
@@ -33,10 +35,8 @@ from bacoun.protocols import (
     FeatureRows,
     LastLayer,
 )
-from bacoun.randomness import RandomState, as_generator, threads_for
 from bacoun.serialization import from_state, to_state
 from bacoun.steps import STEPS, fit_step, make_step
-from bacoun.storage import read_folder, refuse_incomplete, write_folder
 from bacoun.uncertainty import Doubt, Uncertainty
 from bacoun.validation import as_rows, check_share, count_categories
 from bacoun.weights import ClassWeight, Rows, combined_weights, weighted_rows

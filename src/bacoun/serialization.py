@@ -11,8 +11,8 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from bacoun.files.model_folder import plain
 from bacoun.steps import STEPS
-from bacoun.storage import plain
 from bacoun.uncertainty import Doubt
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
 from bacoun import boundary, features, posterior
-from bacoun.checkpoint import Checkpoint
+from bacoun.files.checkpoint import Checkpoint
 from bacoun.protocols import FeatureMap
 
 STEPS: dict[str, dict[str, Any]] = {

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from bacoun import BaCOUnClassifier
 from bacoun.boundary import CompactShell, FlowShell
+from bacoun.engine.randomness import seeded
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
-from bacoun.randomness import seeded
 
 QUICK = {"blocks": 2, "hidden": 8, "epochs": 3, "learning_rate": 1e-2, "patience": None}
 OWN = {"n_components", "clip", "residual"}  # the other settings are of the shell

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bacoun.boundary.flow import Flow
 from bacoun.boundary.realnvp import Normalization
-from bacoun.randomness import seeded
+from bacoun.engine.randomness import seeded
 
 GALLERY = {
     "coupling": {},

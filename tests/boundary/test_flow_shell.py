@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bacoun.boundary.flow_shell import FlowShell
 from bacoun.boundary.shell import chi_radius
-from bacoun.randomness import seeded
+from bacoun.engine.randomness import seeded
 
 QUICK = {"blocks": 2, "hidden": 8, "epochs": 3, "learning_rate": 1e-2, "patience": None}
 

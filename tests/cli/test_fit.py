@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer
 
-from bacoun.checkpoint import Checkpoint
 from bacoun.cli import main
+from bacoun.files.checkpoint import Checkpoint
 from bacoun.tabular import TableModel, read_table
 
 BACOUN = Path(sys.executable).with_name("bacoun")

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from bacoun.cli import main
-from bacoun.storage import FORMAT
+from bacoun.files.model_folder import FORMAT
 from bacoun.tabular import TableModel, read_table
 
 BACOUN = Path(sys.executable).with_name("bacoun")

@@ -16,8 +16,8 @@ import pytest
 from sklearn.datasets import load_iris
 
 from bacoun.cli import main
+from bacoun.many.parts import PartWriter, survey_file
 from bacoun.tabular import Scorer, TableModel
-from bacoun.tabular.parts import PartWriter, survey_file
 
 distributed = pytest.importorskip("distributed")
 
@@ -289,7 +289,7 @@ def test_without_dask_the_package_to_install_is_named(refused, folder, monkeypat
 
 
 def test_a_scheduler_that_does_not_answer_is_named(refused, folder, monkeypatch):
-    monkeypatch.setattr("bacoun.tabular.cluster._SECONDS_TO_ANSWER", 0.2)
+    monkeypatch.setattr("bacoun.many.cluster._SECONDS_TO_ANSWER", 0.2)
     line = refused(folder / "new" / "*.parquet", "--scheduler", "tcp://127.0.0.1:9")
     assert "'tcp://127.0.0.1:9' did not answer" in line
 

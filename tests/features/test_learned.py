@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bacoun.engine.randomness import seeded
 from bacoun.features.learned import LearnedFeatures, default_epochs
 from bacoun.features.networks import Dropout
-from bacoun.randomness import seeded
 
 QUICK = {"hidden": (8, 5), "epochs": 3, "batch_size": 32}
 

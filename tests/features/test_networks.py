@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from bacoun.engine.randomness import as_generator, seeded
 from bacoun.features.networks import (
     Dropout,
     MixedInputs,
@@ -15,7 +16,6 @@ from bacoun.features.networks import (
     make_body,
     perceptron,
 )
-from bacoun.randomness import as_generator, seeded
 
 
 def dropped(x: torch.Tensor, rate: float, seed: int = 0) -> torch.Tensor:

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from bacoun import BaCOUnClassifier
+from bacoun.engine.training import assign_folds
 from bacoun.features import TabularFeatures
 from bacoun.features.members import BIN_SCALE, Members, PiecewiseLinear
 from bacoun.posterior.held_out import held_out_prior_scale
-from bacoun.training import assign_folds
 
 SMALL = {"n_members": 3, "hidden": (16, 8), "n_trees": 20, "epochs": 30, "learning_rate": 5e-3}
 

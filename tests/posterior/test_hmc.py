@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from torch import nn
 
-from bacoun.checkpoint import Checkpoint
+from bacoun.files.checkpoint import Checkpoint
 from bacoun.posterior import HMC, NUTS
 from bacoun.posterior.hmc import integrate, sample_chains
 from bacoun.posterior.logistic import SoftmaxRegression, contrasts

@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 import pytest
 
-from bacoun.progress import progress_bars
+from bacoun.engine.progress import progress_bars
+from bacoun.playground.training import Trainer
 from bacoun.server.errors import ApiError
-from bacoun.server.playground.training import Trainer
 
 HERE = "tests.server.test_training:slow"
 

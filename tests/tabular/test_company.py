@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bacoun.columns.kinds import read_values
 from bacoun.server.dialects.tables import to_frame
-from bacoun.tabular.columns import read_values
 
 CELLS = st.one_of(
     st.sampled_from([1, 1.0, "1", "1.0", 0.5, True, None, "a", "", 2**60, 2**60 + 1, -3.0, 1e300]),

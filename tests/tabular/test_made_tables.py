@@ -25,12 +25,12 @@ from pyarrow import parquet
 
 from bacoun import BaCOUnClassifier
 from bacoun.boundary import FlowShell
+from bacoun.columns.checks import check_table
+from bacoun.columns.kinds import is_missing
+from bacoun.columns.reading import MISSING
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
 from bacoun.tabular import TableModel, read_table, stream_table
-from bacoun.tabular.checks import check_table
-from bacoun.tabular.columns import is_missing
-from bacoun.tabular.reading import MISSING
 
 N_TABLES = os.environ.get("BACOUN_MADE_TABLES")
 AS_MANY = settings(

@@ -11,8 +11,8 @@ import torch
 from sklearn.datasets import load_iris
 
 import bacoun
-from bacoun import randomness
-from bacoun.randomness import independent_workers
+from bacoun.engine import randomness
+from bacoun.engine.randomness import independent_workers
 from bacoun.tabular import Scorer, TableModel, scorer
 
 IRIS = load_iris(as_frame=True).frame

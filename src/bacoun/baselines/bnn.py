@@ -18,10 +18,10 @@ from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector
 
 from bacoun.baselines.networks import Network, NetworkDraws, check_body
+from bacoun.engine.progress import progress_bars
+from bacoun.engine.randomness import as_generator, draw_seed, seeded, threads_for
+from bacoun.engine.training import OnEpoch
 from bacoun.features.networks import make_body
-from bacoun.progress import progress_bars
-from bacoun.randomness import as_generator, draw_seed, seeded, threads_for
-from bacoun.training import OnEpoch
 
 # Initial standard deviation relative to the prior's; if larger, noise dominates the gradient.
 _INITIAL_SCALE = 0.05

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from bacoun.baselines.residual import ResidualClassifier
-from bacoun.randomness import seeded
+from bacoun.engine.randomness import seeded
 
 # Added to the diagonal of covariances, the first that is enough: classes with fewer rows than
 # features have singular ones.

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from bacoun.baselines.networks import Network, NetworkDraws, check_body
+from bacoun.engine.nested import NestedSettings
+from bacoun.engine.progress import progress_bars
+from bacoun.engine.randomness import as_generator, draw_seed
+from bacoun.engine.training import OnEpoch
 from bacoun.features import LearnedFeatures
-from bacoun.nested import NestedSettings
-from bacoun.progress import progress_bars
-from bacoun.randomness import as_generator, draw_seed
-from bacoun.training import OnEpoch
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

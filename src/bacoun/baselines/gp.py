@@ -17,9 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from bacoun.baselines.networks import Baseline
-from bacoun.progress import progress_bars
-from bacoun.randomness import as_generator, draw_seed, threads_for
-from bacoun.training import train
+from bacoun.engine.progress import progress_bars
+from bacoun.engine.randomness import as_generator, draw_seed, threads_for
+from bacoun.engine.training import train
 
 _JITTER = 1e-6  # added to the diagonal of kernel matrices, for repeated points
 _LATENT_DRAWS = 8  # per row of a mini-batch, to estimate the likelihood

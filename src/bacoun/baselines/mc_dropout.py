@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from bacoun.baselines.networks import Network, NetworkDraws, check_body
+from bacoun.engine.nested import NestedSettings
+from bacoun.engine.progress import progress_bars
+from bacoun.engine.randomness import as_generator
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
-from bacoun.nested import NestedSettings
-from bacoun.progress import progress_bars
-from bacoun.randomness import as_generator
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

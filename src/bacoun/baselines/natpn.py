@@ -18,9 +18,9 @@ from torch.distributions import Dirichlet
 from torch.nn.functional import softplus
 
 from bacoun.baselines.networks import SingleNetwork
+from bacoun.engine.progress import progress_bars
+from bacoun.engine.randomness import seeded
 from bacoun.features.networks import perceptron
-from bacoun.progress import progress_bars
-from bacoun.randomness import seeded
 
 _LARGEST_LOG_EVIDENCE = 30.0  # in absolute value, so that a Dirichlet stays within numbers
 

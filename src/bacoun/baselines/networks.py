@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from bacoun.base import CHUNK, BayesianClassifier, Evaluation, evaluation_of
+from bacoun.engine.randomness import RandomState, as_generator, threads_for
+from bacoun.engine.training import History, mean_log_loss, train
 from bacoun.features.learned import default_epochs
 from bacoun.features.networks import KINDS as BODIES
-from bacoun.randomness import RandomState, as_generator, threads_for
-from bacoun.training import History, mean_log_loss, train
 from bacoun.uncertainty import Uncertainty
 
 Network = Callable[[Tensor], Tensor]

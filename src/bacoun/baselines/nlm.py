@@ -8,9 +8,9 @@ from typing import Any, Self
 from torch import nn
 
 from bacoun.classifier import BaCOUnClassifier
+from bacoun.engine.randomness import RandomState
 from bacoun.presets import paper_settings, quick_settings
 from bacoun.protocols import FeatureMap, LastLayer
-from bacoun.randomness import RandomState
 
 
 class NLM(BaCOUnClassifier):

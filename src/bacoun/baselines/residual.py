@@ -10,8 +10,8 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import linear, normalize, relu
 
 from bacoun.baselines.networks import SingleNetwork
+from bacoun.engine.progress import progress_bars
 from bacoun.features.networks import Dropout
-from bacoun.progress import progress_bars
 
 _FIRST_ITERATIONS = 15  # of the power method; each training step adds one
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from bacoun.baselines.residual import ResidualClassifier
-from bacoun.randomness import seeded
+from bacoun.engine.randomness import seeded
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

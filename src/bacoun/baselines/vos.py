@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
 from bacoun.baselines.networks import SingleNetwork
+from bacoun.engine.progress import progress_bars
+from bacoun.engine.randomness import seeded
+from bacoun.engine.training import mean_log_loss
 from bacoun.features.learned import default_epochs
 from bacoun.features.networks import perceptron
-from bacoun.progress import progress_bars
-from bacoun.randomness import seeded
-from bacoun.training import mean_log_loss
 
 _JITTER = 1e-4  # added to the features' variances, as in the paper's code
 

@@ -11,9 +11,9 @@ from torch import Generator, Tensor
 
 from bacoun.boundary.flow_shell import FEWEST_HELD_OUT, FlowShell
 from bacoun.boundary.gaussians import ClassGaussians, principal_directions
-from bacoun.nested import NestedSettings
-from bacoun.randomness import as_generator
-from bacoun.training import OnEpoch
+from bacoun.engine.nested import NestedSettings
+from bacoun.engine.randomness import as_generator
+from bacoun.engine.training import OnEpoch
 
 _MAX_RESIDUALS = 512  # kept to draw from; 1.5 MB for MNIST
 _FACTORS = (1.0, 1.3)  # default `factors` of the shell in a compact space

@@ -16,8 +16,8 @@ from zuko.lazy import UnconditionalTransform
 from zuko.transforms import IdentityTransform, MonotonicAffineTransform
 
 from bacoun.boundary import realnvp
-from bacoun.randomness import seeded, threads_for
-from bacoun.training import History, OnEpoch, epochs_for, train
+from bacoun.engine.randomness import seeded, threads_for
+from bacoun.engine.training import History, OnEpoch, epochs_for, train
 
 _DEFAULT_STEPS = 6000
 _MIN_POINTS = 20  # fewer get a Gaussian instead of a flow
@@ -64,7 +64,7 @@ class Flow:
             Points in a mini-batch.
         training
             `epochs`, `learning_rate`, `l2` and `l2_over` (weight decay), `patience` (of early
-            stopping) and `on_epoch` (progress callback), passed to `bacoun.training.train`.
+            stopping) and `on_epoch` (progress callback), passed to `bacoun.engine.training.train`.
         """
         self.center_ = points.mean(dim=0)
         spread = points.std(dim=0, correction=0) if scale is None else scale

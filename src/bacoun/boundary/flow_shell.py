@@ -14,8 +14,8 @@ from torch import Generator, Tensor
 
 from bacoun.boundary.flow import Flow, FlowSettings, deviation_within
 from bacoun.boundary.shell import check_radii, chi_radius, sample_shell
-from bacoun.randomness import as_generator, draw_seed
-from bacoun.training import OnEpoch
+from bacoun.engine.randomness import as_generator, draw_seed
+from bacoun.engine.training import OnEpoch
 
 _MAX_ROUNDS = 50
 _LARGEST_STRETCH = 2.0  # of a radius, to held-out points

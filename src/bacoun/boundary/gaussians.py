@@ -10,7 +10,7 @@ import torch
 from sklearn.covariance import ledoit_wolf_shrinkage
 from torch import Generator, Tensor
 
-from bacoun.training import assign_folds
+from bacoun.engine.training import assign_folds
 
 _RIDGE = 1e-3  # of the mean variance, for constant columns
 _N_FOLDS = 5  # of cross-fitting

@@ -12,9 +12,9 @@ from torch import Generator, Tensor
 from bacoun.boundary.categories import CategoryTree
 from bacoun.boundary.compact import CompactShell
 from bacoun.boundary.flow_shell import FEWEST_HELD_OUT, FlowShell, as_if_held_out
-from bacoun.nested import NestedSettings
-from bacoun.randomness import as_generator
-from bacoun.training import OnEpoch
+from bacoun.engine.nested import NestedSettings
+from bacoun.engine.randomness import as_generator
+from bacoun.engine.training import OnEpoch
 
 _HELD_OUT = 0.1  # share of the rows that tell how likely new ones are
 _NO_CLASS = -1

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor
 
 from bacoun.boundary.flow import FlowSettings, deviation_within
-from bacoun.randomness import RandomState, as_generator, draw_seed
-from bacoun.training import OnEpoch
+from bacoun.engine.randomness import RandomState, as_generator, draw_seed
+from bacoun.engine.training import OnEpoch
 
 _FAR = 1e6  # scales; values beyond are clipped
 _TAIL = 3.0  # scales from the median at which the compression of the tails sets in

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from bacoun.tabular.checks.findings import Finding
+    from bacoun.columns.checks.findings import Finding
 
 
 def check(
@@ -26,8 +26,8 @@ def check(
 
     Example: `bacoun check model new.csv`
     """
+    from bacoun.columns.checks.table import check_table
     from bacoun.tabular import TableModel, stream_table, survey_table
-    from bacoun.tabular.checks.table import check_table
 
     survey = survey_table(new)
     fitted = TableModel.load(model)

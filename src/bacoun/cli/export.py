@@ -21,8 +21,8 @@ def export(
     Example: `bacoun export model --onnx model.onnx`
     """
     from bacoun.classifier import BaCOUnClassifier
-    from bacoun.onnx_export import export_onnx
-    from bacoun.storage import read_folder
+    from bacoun.export.onnx_export import export_onnx
+    from bacoun.files.model_folder import read_folder
     from bacoun.tabular import TableModel
 
     names = None

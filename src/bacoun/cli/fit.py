@@ -20,7 +20,7 @@ from bacoun.cli.predict_many import is_many, refuse_both
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bacoun.checkpoint import Checkpoint
+    from bacoun.files.checkpoint import Checkpoint
     from bacoun.tabular import TableModel
 
 
@@ -96,7 +96,7 @@ def fit(
     check_out(out, overwrite, is_model=True)
     data = _read(train, wants_workers=(workers or scheduler) is not None)
 
-    from bacoun.checkpoint import Checkpoint
+    from bacoun.files.checkpoint import Checkpoint
 
     checkpoint = Checkpoint(out.with_name(f"{out.name}.checkpoint"))
     _start(checkpoint, resume)
@@ -118,8 +118,8 @@ def fit(
         with warnings.catch_warnings(record=True) as caught, ExitStack() as stack:
             warnings.simplefilter("always")
             if isinstance(data, list):
+                from bacoun.many.cluster import open_engine
                 from bacoun.tabular import fit_files
-                from bacoun.tabular.cluster import open_engine
 
                 engine = stack.enter_context(open_engine(scheduler, workers))
                 if engine.dashboard:
@@ -142,7 +142,7 @@ def fit(
 
 def _read(train: str, wants_workers: bool) -> pd.DataFrame | list[str]:
     """A table, or the addresses of Parquet files, which are not read yet."""
-    from bacoun.tabular.reading import is_parquet, read_table, survey_table
+    from bacoun.columns.reading import is_parquet, read_table, survey_table
 
     if not is_many(train):
         survey_table(train)  # a bad file is refused in one sentence
@@ -155,7 +155,7 @@ def _read(train: str, wants_workers: bool) -> pd.DataFrame | list[str]:
             return read_table(train)
         train = escape(train)
 
-    from bacoun.tabular.many import find_files
+    from bacoun.many.predict import find_files
 
     return find_files(train)
 

@@ -99,8 +99,8 @@ def _folder(out: str | None, as_json: bool, overwrite: bool) -> str:
 def _predict_one(
     model: Path, new: Path, out: Path | None, because: bool, escape_formulas: bool
 ) -> None:
+    from bacoun.columns.reading import listed
     from bacoun.tabular import survey_table
-    from bacoun.tabular.reading import listed
 
     survey = survey_table(new)
 
@@ -122,7 +122,7 @@ def _predict_one(
 
 def _checked(model: TableModel, chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     """The chunks; after the last one, says what is different about the first."""
-    from bacoun.tabular.checks import check_table, summary
+    from bacoun.columns.checks import check_table, summary
 
     first = next(chunks)
     yield first
@@ -134,7 +134,7 @@ def _checked(model: TableModel, chunks: Iterator[pd.DataFrame]) -> Iterator[pd.D
 def _check_options(
     out: Path | None, new: Path, as_json: bool, escape_formulas: bool, overwrite: bool
 ) -> None:
-    from bacoun.tabular.reading import check_suffix, is_parquet
+    from bacoun.columns.reading import check_suffix, is_parquet
 
     if (out is None) != as_json:
         raise ValueError("give either --out FILE or --json; got both or none.")

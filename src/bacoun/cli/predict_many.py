@@ -11,7 +11,7 @@ import typer
 from bacoun.cli.output import row_progress
 
 if TYPE_CHECKING:
-    from bacoun.tabular.many import Plan, Summary
+    from bacoun.many.predict import Plan, Summary
 
 
 def is_many(new: str) -> bool:
@@ -48,13 +48,13 @@ def predict_many(
     scheduler : str, optional
         Address of a Dask scheduler.
     """
-    from bacoun.tabular.many import check_folder, find_files, plan, score_files
+    from bacoun.many.predict import check_folder, find_files, plan, score_files
 
     files = find_files(new)
     check_folder(out, files)
 
-    from bacoun.tabular.checks import summary as in_lines
-    from bacoun.tabular.cluster import open_engine
+    from bacoun.columns.checks import summary as in_lines
+    from bacoun.many.cluster import open_engine
     from bacoun.tabular.scorer import Scorer
 
     scorer = Scorer(model, because)

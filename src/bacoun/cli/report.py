@@ -30,9 +30,9 @@ def report(
 
     Example: `bacoun report model test.csv --out report.html`
     """
+    from bacoun.report.data import report_data
+    from bacoun.report.page import write_page
     from bacoun.tabular import TableModel, read_table
-    from bacoun.tabular.report.data import report_data
-    from bacoun.tabular.report.page import write_page
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"--out must end in .html; got '{out}'. Rename it.")

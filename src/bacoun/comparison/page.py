@@ -7,10 +7,10 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from bacoun.atomic import atomic_write
 from bacoun.comparison.cases import SYNTHETIC
 from bacoun.comparison.summary import TELLABLE, Summary
-from bacoun.tabular.report.page import content_policy, environment, resource
+from bacoun.files.atomic import atomic_write
+from bacoun.report.page import content_policy, environment, resource
 
 _LEVELS = 6  # shades of a cell, from chance to perfect
 
@@ -30,7 +30,7 @@ def render_page(summary: Summary, names: dict[str, str]) -> str:
     """The page as text; `names` has those of the "table" and the "target"."""
     own = files("bacoun.comparison").joinpath("page.css").read_text(encoding="utf-8")
     css, js = resource("page.css") + own, resource("page.js")
-    made = environment("bacoun.comparison", "bacoun.tabular.report")
+    made = environment("bacoun.comparison", "bacoun.report")
     explained = {name: (make.__doc__ or "").strip() for name, make in SYNTHETIC.items()}
     return made.get_template("comparison.html.j2").render(
         summary=summary,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bacoun.atomic import atomic_write
+from bacoun.files.atomic import atomic_write
 
 Record = dict[str, Any]
 Task = Callable[[], dict[str, Any]]

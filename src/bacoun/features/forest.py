@@ -16,7 +16,7 @@ from joblib import cpu_count, effective_n_jobs
 from sklearn.tree import DecisionTreeClassifier
 from torch import Generator, Tensor
 
-from bacoun.randomness import draw_seed, mix_bits
+from bacoun.engine.randomness import draw_seed, mix_bits
 
 _CHUNK, _TREES_AT_ONCE = 8192, 10  # rows and trees that fit into the processor's cache
 _BAG_SHARE = 0.63  # of the rows, as many as differ in a bootstrap sample

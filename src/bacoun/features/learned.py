@@ -11,9 +11,9 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor, nn
 
+from bacoun.engine.randomness import as_generator, seeded, threads_for
+from bacoun.engine.training import OnEpoch, epochs_for, mean_log_loss, train
 from bacoun.features.networks import Dropout, MixedInputs, make_body
-from bacoun.randomness import as_generator, seeded, threads_for
-from bacoun.training import OnEpoch, epochs_for, mean_log_loss, train
 
 _DEFAULT_STEPS = 3000
 MANY_NUMBERS = 50

@@ -11,11 +11,11 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
+from bacoun.engine.randomness import as_generator, seeded, threads_for
+from bacoun.engine.training import OnEpoch, assign_folds, epochs_for, train
 from bacoun.features.forest import Forest
 from bacoun.features.learned import MANY_NUMBERS, NO_CLASS
 from bacoun.features.members import Members
-from bacoun.randomness import as_generator, seeded, threads_for
-from bacoun.training import OnEpoch, assign_folds, epochs_for, train
 
 _DEFAULT_STEPS = 6000
 ChoosePriorScale = Callable[[Tensor, Tensor, Tensor, Tensor, int], float]

@@ -14,7 +14,9 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import Generator, Tensor
 
-from bacoun.checkpoint import Checkpoint
+from bacoun.engine.randomness import as_generator, draw_seed, threads_for
+from bacoun.engine.training import OnEpoch
+from bacoun.files.checkpoint import Checkpoint
 from bacoun.posterior import evidence
 from bacoun.posterior.all_rows import AllRows, choose_coreset, triangular_factor
 from bacoun.posterior.diagnostics import Health, convergence
@@ -22,8 +24,6 @@ from bacoun.posterior.logistic import SoftmaxRegression, against_last, mix
 from bacoun.posterior.predictive import Predictive, softmax_against_last
 from bacoun.posterior.reduction import Reduction, Spectrum, reduce, weighted
 from bacoun.protocols import FeatureRows
-from bacoun.randomness import as_generator, draw_seed, threads_for
-from bacoun.training import OnEpoch
 
 PriorScale = float | Literal["auto", "evidence"]
 

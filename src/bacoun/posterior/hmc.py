@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from bacoun.checkpoint import Checkpoint, State
+from bacoun.engine.randomness import independent_workers, is_worth_threads
+from bacoun.engine.training import OnEpoch
+from bacoun.files.checkpoint import Checkpoint, State
 from bacoun.posterior.diagnostics import (
     MIN_ESS,
     N_SUPERCHAINS,
@@ -20,8 +22,6 @@ from bacoun.posterior.diagnostics import (
 from bacoun.posterior.head import ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import Whitening, whiten
-from bacoun.randomness import independent_workers, is_worth_threads
-from bacoun.training import OnEpoch
 
 Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
 """Whitened coordinates (d, B), whether the value is needed -> log density (B,), gradient (d, B)."""

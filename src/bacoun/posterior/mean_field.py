@@ -9,10 +9,10 @@ from typing import Self
 import torch
 from torch import Generator, Tensor, nn
 
+from bacoun.engine.randomness import as_generator, draw_seed, threads_for
+from bacoun.engine.training import OnEpoch, mean_log_loss, train
 from bacoun.posterior.diagnostics import Health
 from bacoun.posterior.head import Head
-from bacoun.randomness import as_generator, draw_seed, threads_for
-from bacoun.training import OnEpoch, mean_log_loss, train
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

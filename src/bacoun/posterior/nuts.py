@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from bacoun.engine.training import OnEpoch
 from bacoun.posterior.head import ReducedHead
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
-from bacoun.training import OnEpoch
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -83,7 +83,7 @@ class Catalog:
         return next((path for path in self._paths() if path.name == name), None)
 
     def _is_being_replaced(self, name: str) -> bool:
-        """Whether a new version is about to be renamed into place; see `bacoun.atomic`."""
+        """Whether a new version is about to be renamed into place; see `bacoun.files.atomic`."""
         others = [path.name for path in Path(self._last_seen[name].path).parent.iterdir()]
         return any(each.startswith(f".{name}.") and each.endswith(".tmp") for each in others)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bacoun.storage import plain
+from bacoun.files.model_folder import plain
 from bacoun.tabular import TableModel
 from bacoun.tabular.encoding import Column
 from bacoun.tabular.typical import shown, typical_row

@@ -8,11 +8,11 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import Response
 
+from bacoun.playground.training import Trainer
 from bacoun.server.bodies import Bodies
 from bacoun.server.catalog import Catalog
 from bacoun.server.jobs import Answer, Job, Model
 from bacoun.server.metrics import Metrics
-from bacoun.server.playground.training import Trainer
 from bacoun.server.pool import CANNOT_START, FIRST_SECONDS, Pool
 from bacoun.server.settings import Settings
 

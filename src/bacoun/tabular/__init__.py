@@ -1,17 +1,17 @@
-"""Tables: CSV or Parquet files -> features -> predictions, uncertainties and decisions."""
+"""Tables: a DataFrame and its target -> a model that scores, explains and defers."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bacoun.tabular.reading import Survey, read_table, stream_table, survey_table
-from bacoun.tabular.writing import write_table
+from bacoun.columns.reading import Survey, read_table, stream_table, survey_table
+from bacoun.columns.writing import write_table
 
 if TYPE_CHECKING:
+    from bacoun.many.out_of_core import fit_files
     from bacoun.tabular.encoding import Column, TableEncoder, find_ids
     from bacoun.tabular.model import TableModel
-    from bacoun.tabular.out_of_core import fit_files
     from bacoun.tabular.scorer import Scorer
 
 __all__ = [
@@ -30,12 +30,12 @@ __all__ = [
 
 
 _HOMES = {
-    "Column": "encoding",
-    "Scorer": "scorer",
-    "TableEncoder": "encoding",
-    "TableModel": "model",
-    "find_ids": "encoding",
-    "fit_files": "out_of_core",
+    "Column": "tabular.encoding",
+    "Scorer": "tabular.scorer",
+    "TableEncoder": "tabular.encoding",
+    "TableModel": "tabular.model",
+    "find_ids": "tabular.encoding",
+    "fit_files": "many.out_of_core",
 }
 
 
@@ -43,4 +43,4 @@ def __getattr__(name: str) -> Any:
     """Import on first use: a file that is not a table is refused without waiting for torch."""
     if name not in _HOMES:
         raise AttributeError(f"module 'bacoun.tabular' has no attribute {name!r}")
-    return getattr(import_module(f"bacoun.tabular.{_HOMES[name]}"), name)
+    return getattr(import_module(f"bacoun.{_HOMES[name]}"), name)

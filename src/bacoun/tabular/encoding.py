@@ -14,10 +14,10 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from bacoun.tabular import columns, dates
-from bacoun.tabular.columns import Kind, check_names, check_values, read_values
+from bacoun.columns import dates, kinds
+from bacoun.columns.kinds import Kind, check_names, check_values, read_values
+from bacoun.columns.reading import listed
 from bacoun.tabular.explanation import Unseen
-from bacoun.tabular.reading import listed
 
 MAX_CATEGORIES = 1000
 _PARTS = {"month": (dates.month, 12), "weekday": (dates.weekday, 7)}  # of a date, from 1
@@ -65,7 +65,7 @@ class Column:
     @classmethod
     def fit(cls, column: pd.Series) -> Self:
         """Learn the levels of a column, or its median."""
-        kind, date_format = columns.find_kind(column)
+        kind, date_format = kinds.find_kind(column)
         name, values = str(column.name), read_values(column, kind, date_format)
         missing = pd.isna(values)
         present, gaps = values[~missing], bool(missing.any())
@@ -217,7 +217,7 @@ class TableEncoder:
         check_values(values, complete=[] if impute else used)
         self.dropped_ = dropped
         self.constants_ = {
-            name: columns.as_text(frame[name])[0]
+            name: kinds.as_text(frame[name])[0]
             for name, reason in dropped.items()
             if reason == "constant"
         }
@@ -252,7 +252,7 @@ class TableEncoder:
         encoded = (column.encode(values[column.name]) for column in self.columns_)
         features, unseen = zip(*encoded, strict=True)
         changed = [
-            ~columns.equals(frame[name], value)
+            ~kinds.equals(frame[name], value)
             for name, value in self.constants_.items()
             if name in frame
         ]
@@ -269,8 +269,8 @@ class TableEncoder:
                 found[row].append(Unseen(column.name, column.as_text(given[row]), training))
         for name, value in self.constants_.items():
             if name in frame:
-                given = columns.as_text(frame[name])
-                for row in np.flatnonzero(~columns.equals(frame[name], value)):
+                given = kinds.as_text(frame[name])
+                for row in np.flatnonzero(~kinds.equals(frame[name], value)):
                     found[row].append(Unseen(name, given[row], f"always {value} in training"))
         n_missing, most = _n_missing(values), self.max_missing_
         for row in np.flatnonzero(n_missing > most):
@@ -343,7 +343,7 @@ def find_ids(frame: pd.DataFrame) -> dict[str, str]:
         From the name of the column to "id".
     """
     check_names(frame)
-    return {str(name): "id" for name in frame if columns.is_id(frame[name])}
+    return {str(name): "id" for name in frame if kinds.is_id(frame[name])}
 
 
 def _n_missing(values: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -355,9 +355,9 @@ def _without_content(frame: pd.DataFrame) -> dict[str, str]:
     """Empty and constant columns; one with gaps is not constant."""
     found = {}
     for name in map(str, frame):
-        missing = columns.is_missing(frame[name])
+        missing = kinds.is_missing(frame[name])
         if missing.all():
             found[name] = "empty"
-        elif not missing.any() and columns.is_constant(frame[name]):
+        elif not missing.any() and kinds.is_constant(frame[name]):
             found[name] = "constant"
     return found

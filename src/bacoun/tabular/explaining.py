@@ -17,7 +17,7 @@ import torch
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
-from bacoun.randomness import independent_workers
+from bacoun.engine.randomness import independent_workers
 from bacoun.tabular.encoding import TableEncoder
 from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Pull, Surprise
 from bacoun.tabular.neighbors import Neighborhood

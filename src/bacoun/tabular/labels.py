@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bacoun.storage import plain
-from bacoun.tabular.columns import check_cells, check_names, is_missing
-from bacoun.tabular.reading import listed
+from bacoun.columns.kinds import check_cells, check_names, is_missing
+from bacoun.columns.reading import listed
+from bacoun.files.model_folder import plain
 
 MIN_ROWS = 5  # of each class, to train and to calibrate on
 

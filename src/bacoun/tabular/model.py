@@ -15,20 +15,20 @@ import numpy as np
 import pandas as pd
 import torch
 
-from bacoun.checkpoint import Checkpoint
 from bacoun.classifier import BaCOUnClassifier
+from bacoun.columns import dates
+from bacoun.columns.checks.profile import TableProfile
+from bacoun.columns.frames import as_pandas, like
+from bacoun.columns.kinds import find_kind
 from bacoun.deferral import DeferralRule
 from bacoun.deferral.checks import as_share
+from bacoun.files.checkpoint import Checkpoint
+from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
 from bacoun.protocols import FeatureRows
 from bacoun.serialization import from_state, to_state
-from bacoun.storage import read_folder, refuse_incomplete, write_folder
-from bacoun.tabular import dates
-from bacoun.tabular.checks.profile import TableProfile
-from bacoun.tabular.columns import find_kind
 from bacoun.tabular.encoding import TableEncoder, find_ids
 from bacoun.tabular.explaining import Explainer
 from bacoun.tabular.explanation import Explanation
-from bacoun.tabular.frames import as_pandas, like
 from bacoun.tabular.labels import read_labels
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements

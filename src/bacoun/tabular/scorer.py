@@ -11,10 +11,10 @@ from threading import Lock
 
 import pandas as pd
 
-from bacoun.randomness import one_thread
-from bacoun.storage import read_checksum
+from bacoun.columns.reading import listed
+from bacoun.engine.randomness import one_thread
+from bacoun.files.model_folder import read_checksum
 from bacoun.tabular.model import TableModel
-from bacoun.tabular.reading import listed
 
 _LOADING = Lock()  # so that two threads of a worker do not load the same model twice
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from bacoun.tabular.columns import find_kind, read_values
+from bacoun.columns.kinds import find_kind, read_values
 
 _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of most identical rows
 

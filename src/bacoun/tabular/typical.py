@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bacoun.tabular import dates
+from bacoun.columns import dates
 from bacoun.tabular.encoding import Column
 from bacoun.tabular.model import TableModel
 

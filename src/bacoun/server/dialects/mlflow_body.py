@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from bacoun.columns.reading import read_csv
 from bacoun.server.dialects.media_types import CSV
 from bacoun.server.dialects.tables import (
     Columns,
@@ -16,7 +17,6 @@ from bacoun.server.dialects.tables import (
     load_json,
 )
 from bacoun.server.errors import ApiError
-from bacoun.tabular.reading import read_csv
 
 _KEYS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bacoun.columns.reading import read_csv
 from bacoun.server.dialects.media_types import ARROW, CSV
 from bacoun.server.errors import ApiError
-from bacoun.tabular.reading import read_csv
 
 _EXACT = 2**53  # beyond, not every whole number is a float
 MAX_COLUMNS = 20_000  # of any table

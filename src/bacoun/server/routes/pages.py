@@ -98,7 +98,7 @@ def _links(service: Service, name: str) -> dict[str, Any]:
 def add_static_files(app: FastAPI) -> None:
     """Scripts and styles; those of the report are shared with it."""
     # Not by the name of their package, which would import torch.
-    shared = files("bacoun").joinpath("tabular", "report")
+    shared = files("bacoun").joinpath("report")
     styles = shared.joinpath("page.css").read_text(encoding="utf-8")
     script = shared.joinpath("page.js").read_text(encoding="utf-8")
 

@@ -9,12 +9,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from bacoun.playground.digit_settings import DigitSettings
+from bacoun.playground.settings import PlaneSettings
+from bacoun.playground.training import Trainer
 from bacoun.server.documented import OBJECT, answer, errors
 from bacoun.server.errors import ApiError
 from bacoun.server.gate import wants_page
-from bacoun.server.playground.digit_settings import DigitSettings
-from bacoun.server.playground.settings import PlaneSettings
-from bacoun.server.playground.training import Trainer
 from bacoun.server.routes.pages import page
 from bacoun.server.service import Service
 
@@ -25,8 +25,8 @@ _GOOD = answer(OBJECT, "text/html", _EVENTS)
 def playground_routes(service: Service) -> APIRouter:
     """Addresses of pages that train models."""
     router = APIRouter(tags=["playground"])
-    plane = Trainer("bacoun.server.playground.plane:fit_plane")
-    digits = Trainer("bacoun.server.playground.digits:score_digit", give_up=False)
+    plane = Trainer("bacoun.playground.plane:fit_plane")
+    digits = Trainer("bacoun.playground.digits:score_digit", give_up=False)
     service.trainers = [plane, digits]
 
     @router.get("/", responses=_GOOD | errors(422))

@@ -1,0 +1,140 @@
+"""How far a column is from training, and how likely so much is by chance.
+
+All tests are exact or conservative whatever the distribution, because a false alarm at the door
+teaches people to ignore it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+from scipy.special import gammaln
+
+from bacoun.columns.checks.cells import Cells
+from bacoun.columns.checks.profile import ColumnProfile
+
+_FITS = 0.1  # a distance below this is no difference that matters
+_FITS_BY_CHANCE = 0.05  # p-value above which a larger one is no evidence
+_CHECKED_PAIRS = 2000  # rows that suffice to see whether a column looks like another one
+
+
+class Difference(NamedTuple):
+    """How different a column is.
+
+    Attributes
+    ----------
+    size : float
+        From 0 to 1: the largest difference of the two distribution functions, or of the share of a
+        category.
+    p : float
+        Probability of at least this size if nothing has changed.
+    where : str
+        The category whose share differs most; empty for numbers.
+    """
+
+    size: float
+    p: float
+    where: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the column may well be from training."""
+        return self.size <= _FITS or self.p >= _FITS_BY_CHANCE
+
+
+def compare(profile: ColumnProfile, cells: Cells) -> Difference:
+    """Compare the cells of a column with training; unreadable cells are a difference."""
+    if cells.bad.any():
+        return Difference(float(cells.bad.mean()), 0.0)
+    present = cells.present
+    if len(present) == 0 or profile.n_present == 0:
+        return Difference(0.0, 1.0)
+    if profile.kind == "category":
+        return compare_counts(profile.counts, cells.counts)
+    size = distance(profile, np.sort(present), profile.cuts)
+    return Difference(size, ks_p(size, profile.n_present, len(present)))
+
+
+def distance(
+    profile: ColumnProfile, ordered: np.ndarray, cuts: np.ndarray, increasing: bool = True
+) -> float:
+    """Largest difference of the distribution functions at the cuts, a lower bound of that anywhere.
+
+    Parameters
+    ----------
+    profile : ColumnProfile
+        The training column.
+    ordered : ndarray of shape (n,)
+        The new values, sorted.
+    cuts : ndarray of shape (c,)
+        The cuts of the profile, in the unit of the new values.
+    increasing : bool
+        Whether the conversion to that unit keeps the order; otherwise it reverses it.
+    """
+    shares = np.array(profile.shares)
+    if increasing:
+        found = np.searchsorted(ordered, cuts, side="right") / len(ordered)
+    else:
+        found = 1 - np.searchsorted(ordered, cuts, side="left") / len(ordered)
+    return float(np.abs(found - shares).max(initial=0.0))
+
+
+def ks_p(size: float, n_before: int, n_now: int) -> float:
+    """p-value of a two-sample Kolmogorov-Smirnov distance; conservative for small samples."""
+    return float(stats.kstwobign.sf(size * np.sqrt(n_before * n_now / (n_before + n_now))))
+
+
+def compare_counts(before: Mapping[str, int], now: Mapping[str, int]) -> Difference:
+    """Compare the shares of categories, one by one; those not in `before` count as one."""
+    names = list(before)
+    unseen = sum(count for name, count in now.items() if name not in before)
+    old = np.array([*before.values(), 0])
+    new = np.array([*(now.get(name, 0) for name in names), unseen])
+    size = np.abs(new / max(new.sum(), 1) - old / max(old.sum(), 1))
+    p = share_p(old, int(old.sum()), new, int(new.sum()))
+    worst = int(size.argmax())
+    return Difference(
+        float(size[worst]), min(1.0, float(p[worst]) * len(size)), [*names, "others"][worst]
+    )
+
+
+def share_p(before: np.ndarray, n_before: int, now: np.ndarray, n_now: int) -> np.ndarray:
+    """Two-sided p-values (k,) of Fisher's exact test: `now` of `n_now` rows, after `before`."""
+    total, marked = n_before + n_now, np.asarray(before) + np.asarray(now)
+    more = stats.hypergeom.sf(np.asarray(now) - 1, total, marked, n_now)
+    fewer = stats.hypergeom.cdf(now, total, marked, n_now)
+    return np.minimum(1.0, 2 * np.minimum(more, fewer))
+
+
+def extreme_p(n_extreme: int, n_now: int, n_before: int) -> float:
+    """Probability that the `n_extreme` largest of all values are all among the new ones.
+
+    It is the same for every distribution: the product of (n_now - i) / (n_now + n_before - i).
+    """
+    if n_extreme == 0:
+        return 1.0
+    total = n_now + n_before
+    ways = gammaln(n_now + 1) - gammaln(n_now - n_extreme + 1)
+    return float(np.exp(ways - gammaln(total + 1) + gammaln(total - n_extreme + 1)))
+
+
+def unseen_p(n_unseen: int, n_now: int, n_before: int, once: int = 0) -> float:
+    """Probability of so many rows with something that training did not have.
+
+    Good and Turing: the chance of something new is the share of what was seen once. `once` is the
+    number of these; three standard errors are added to it.
+    """
+    if once:
+        rate = min(1.0, (once + 3 * once**0.5) / max(n_before, 1))
+        return float(stats.binom.sf(n_unseen - 1, n_now, rate))
+    # What never happened, nor happened once, is rarer than 1 / n_before.
+    any_at_all = float(stats.binom.sf(0, n_now, 0.1 / max(n_before, 1)))
+    return min(any_at_all, extreme_p(n_unseen, n_now, n_before))
+
+
+def sample_rows(n_rows: int) -> slice:
+    """Every so many rows, for comparisons of many pairs of columns."""
+    return slice(None, None, -(-n_rows // _CHECKED_PAIRS) or 1)

@@ -1,0 +1,258 @@
+"""check_table: what is different about a table, before it is scored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from typing import Any
+
+import pandas as pd
+from scipy.stats import binom
+
+from bacoun.columns import kinds
+from bacoun.columns.checks.cells import Cells, as_numbers
+from bacoun.columns.checks.column import STRIKING, ColumnCheck
+from bacoun.columns.checks.comparing import Difference, compare, sample_rows
+from bacoun.columns.checks.findings import Finding, most_serious_first, percent, summary
+from bacoun.columns.checks.profile import ColumnProfile, TableProfile, hash_rows
+from bacoun.columns.frames import as_pandas
+from bacoun.columns.reading import listed
+
+__all__ = ["Finding", "check_table", "summary"]
+
+_ALPHA = 1e-4  # probability of any false alarm among the columns of a table
+_SIMILAR_NAME = 0.75
+_MIN_ROWS_TO_MATCH = 20  # with fewer, many columns look alike
+
+
+def check_table(profile: TableProfile, frame: Any, target: str | None = None) -> list[Finding]:
+    """Say what is different about a table, most serious first.
+
+    Serious is what makes the scores of many rows meaningless, or scoring impossible: a column that
+    is missing, renamed, retyped, swapped or has another unit, decimal commas, codes for missing
+    values in at least 1 % of the rows, gaps in more than 5 % of the rows where training had none,
+    new categories or values out of range in more than 20 % of the rows, and a mean that moved by
+    more than a standard deviation. All else is a note: columns in another order or not used, a few
+    new categories, a mild shift, copies of training rows.
+
+    A shift is reported if it matters and is not due to chance, so that a random sample of the
+    training distribution has no findings, whatever its size.
+
+    Parameters
+    ----------
+    profile : TableProfile
+        The training table.
+    frame : DataFrame of N rows
+        Any table; its cells may all be text.
+    target : str, optional
+        Name of the column with the labels, which the table may have.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"height": [1.6, 1.7, 1.8, 1.75, 1.65] * 20})
+    >>> profile = TableProfile.of(table, {"height": "number"})
+    >>> for finding in check_table(profile, 100 * table):
+    ...     print(finding.kind, "-", finding.message)
+    unit - 'height' has another unit: in training it was mostly from 1.65 to 1.75, now \
+from 165 to 175, which x 100 (m as cm, or a fraction as percent) \
+explains. Convert it back.
+    """
+    frame = as_pandas(frame)
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    findings = list(_repeated_names(frame))
+    frame = frame.loc[:, ~frame.columns.duplicated()]
+    findings += _names(profile, frame, target)
+    if len(frame) == 0:
+        findings.append(Finding("serious", None, "empty", "the table has no rows."))
+        return most_serious_first(findings)
+    used = [column for column in profile.used if column.name in frame]
+    cells = {each.name: Cells.read(frame[each.name], each.kind, each.date_format) for each in used}
+    alpha = _ALPHA / max(len(used), 1)
+    moved = _moved(used, frame, cells, alpha)
+    findings += _moved_findings(profile, moved)
+    for each in used:
+        if each.name not in moved:
+            findings += ColumnCheck(each, frame[each.name], cells[each.name], alpha).findings()
+    findings += _constants(profile, frame)
+    if len(used) == len(profile.used):
+        findings += _copies(profile, cells, len(frame))
+    return most_serious_first(findings)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _repeated_names(frame: pd.DataFrame) -> Iterator[Finding]:
+    twice = frame.columns[frame.columns.duplicated()].unique()
+    for name in twice:
+        yield Finding(
+            "serious",
+            name,
+            "repeated column",
+            f"'{name}' occurs more than once; rename the others.",
+        )
+
+
+def _names(profile: TableProfile, frame: pd.DataFrame, target: str | None) -> Iterator[Finding]:
+    """Columns that are missing, renamed, not known, or in another order."""
+    absent = [column for column in profile.used if column.name not in frame]
+    extra = [str(name) for name in frame if name not in profile.names and name != target]
+    if absent and len(absent) == len(profile.used) and (unread := list(_header(extra))):
+        yield from unread  # that all columns are missing goes without saying
+        return
+    renamed = _renamed(absent, frame[extra])
+    for column in absent:
+        if column.name in renamed:
+            now, why = renamed[column.name]
+            message = f"'{column.name}' is missing; '{now}' {why}. Rename it if it is the same."
+            yield Finding("serious", column.name, "renamed column", message)
+        else:
+            message = f"'{column.name}' is missing; the model needs it."
+            yield Finding("serious", column.name, "missing column", message)
+    unused = [name for name in extra if name not in {now for now, _ in renamed.values()}]
+    if unused:
+        message = f"columns that training did not have are not used: {listed(unused)}."
+        yield Finding("note", None, "extra column", message)
+    common = [name for name in profile.names if name in frame]
+    if common != [name for name in frame if name in common]:
+        message = "the columns are in another order than in training; they are found by name."
+        yield Finding("note", None, "reordered", message)
+
+
+def _header(names: list[str]) -> Iterator[Finding]:
+    if len(names) == 1 and (found := re.search(r"[|:;\t ]", names[0].strip())):
+        message = f"the table has one column, '{names[0][:60]}'; its delimiter may be {found[0]!r}."
+        yield Finding("serious", None, "delimiter", message)
+    numbers = as_numbers(pd.Series(names, dtype=object)) if names else None
+    if numbers is not None and (numbers == numbers).mean() > 0.2:
+        message = f"the header seems to be missing; the first row is {listed(names, most=3)}."
+        yield Finding("serious", None, "no header", message)
+
+
+def _renamed(absent: list[ColumnProfile], extra: pd.DataFrame) -> dict[str, tuple[str, str]]:
+    """From a missing column to the extra one that it may have become, and why."""
+    read = _Sample(extra)
+    scored = []
+    for column in absent:
+        for name in map(str, extra):
+            likeness = _likeness(column.name, name)
+            found = read.compare(column, name)
+            if likeness >= _SIMILAR_NAME:
+                scored.append((2 + likeness - found.size, column.name, name, "has a similar name"))
+            elif len(extra) >= _MIN_ROWS_TO_MATCH and found.fits:
+                scored.append((1 - found.size, column.name, name, "has the same distribution"))
+    result: dict[str, tuple[str, str]] = {}
+    for _, before, now, why in sorted(scored, reverse=True):
+        if before not in result and now not in {taken for taken, _ in result.values()}:
+            result[before] = now, why
+    return result
+
+
+def _likeness(one: str, other: str) -> float:
+    """From 0 to 1, how similar two names are, whatever their case and the order of their words."""
+    a, b = (" ".join(sorted(re.findall(r"[^\W_]+", name.casefold()))) for name in (one, other))
+    return SequenceMatcher(None, a, b, autojunk=False).ratio()
+
+
+# --- columns in each other's place ----------------------------------------------------------------
+
+
+class _Sample:
+    """Some rows of a table, whose columns are compared with the profiles of others."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.rows = frame.iloc[sample_rows(len(frame))]
+        self.read: dict[tuple[str, str, str | None], Cells] = {}
+
+    def compare(self, profile: ColumnProfile, name: str) -> Difference:
+        """How different the column `name` is from another one in training."""
+        key = name, profile.kind, profile.date_format
+        if key not in self.read:
+            self.read[key] = Cells.read(self.rows[name], profile.kind, profile.date_format)
+        cells = self.read[key]
+        return compare(profile, cells) if len(cells.present) else Difference(1.0, 0.0)
+
+
+def _moved(
+    used: list[ColumnProfile], frame: pd.DataFrame, cells: Mapping[str, Cells], alpha: float
+) -> dict[str, str]:
+    """From a column that is not what it was to the one whose values it seems to hold.
+
+    Only swapped columns, and three or more neighbors that moved by one place, are recognized.
+    """
+    if len(frame) < _MIN_ROWS_TO_MATCH:
+        return {}
+    strange = []
+    for each in used:
+        found = compare(each, cells[each.name])
+        if found.p < alpha and found.size >= STRIKING:
+            strange.append(each)
+    sample = _Sample(frame)
+    place = {each.name: i for i, each in enumerate(used)}
+    fits = {
+        (here.name, there.name): found.size
+        for here in strange
+        for there in used
+        if here is not there and (found := sample.compare(there, here.name)).fits
+    }
+    moved: dict[str, str] = {}
+    names = {each.name for each in strange}
+    for (here, there), _ in sorted(fits.items(), key=lambda pair: pair[1]):
+        if there in names and (there, here) in fits and not {here, there} & moved.keys():
+            moved |= {here: there, there: here}
+    for step in (-1, 1):
+        run = {a: b for a, b in fits if place[b] - place[a] == step and a not in moved}
+        if len(run) >= 3:
+            moved |= run
+    return moved
+
+
+def _moved_findings(profile: TableProfile, moved: Mapping[str, str]) -> Iterator[Finding]:
+    for here, there in moved.items():
+        if moved.get(there) != here:
+            message = f"'{here}' seems to hold the values of '{there}'; values are one column off."
+            yield Finding("serious", here, "off by one", message)
+        elif profile.names.index(here) < profile.names.index(there):
+            message = f"'{here}' and '{there}' seem to be swapped."
+            yield Finding("serious", here, "swapped", message)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _constants(profile: TableProfile, frame: pd.DataFrame) -> Iterator[Finding]:
+    for column in profile.columns:
+        if column.kind != "dropped" or column.name not in frame or len(column.counts) != 1:
+            continue
+        (value,) = column.counts
+        now = frame[column.name]
+        try:
+            changed = now[~kinds.equals(now, value)]
+        except Exception:  # objects without a text
+            changed = now
+        if len(changed):
+            share = len(changed) / len(now)
+            yield Finding(
+                "serious" if share > 0.05 else "note",
+                column.name,
+                "constant changed",
+                f"'{column.name}' was always '{value}' in training; {percent(share)} of the rows "
+                f"differ, such as '{str(changed.iloc[0])[:40]}'.",
+            )
+
+
+def _copies(profile: TableProfile, cells: Mapping[str, Cells], n_rows: int) -> Iterator[Finding]:
+    """Copies of training rows, if there are more than among the training rows themselves."""
+    hashes = pd.Series(hash_rows(cells[each.name] for each in profile.used))
+    known = int(hashes.isin(profile.row_hashes).sum())
+    before = max((each.n_rows for each in profile.columns), default=0)
+    expected = max(profile.repeated, 0.1 / max(before, 1)) * profile.hashed
+    if known and binom.sf(known - 1, n_rows, expected) < 1e-3:
+        share = percent(min(1.0, known / n_rows / profile.hashed))
+        yield Finding(
+            "note",
+            None,
+            "duplicates",
+            f"{share} of the rows are copies of training rows; scores on them look too good.",
+        )

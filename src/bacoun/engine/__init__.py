@@ -1,0 +1,1 @@
+"""What every fit needs: randomness, threads, the minibatch loop, progress and nested settings."""

@@ -1,0 +1,271 @@
+"""The mini-batch loop of flows, networks and variational inference.
+
+Under `torchrun`, once `torch.distributed` is initialized, all processes train the same network:
+each computes the gradient of its share of every mini-batch, and the shares are added.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, distributed, nn
+from torch.optim.adam import adam
+
+from bacoun.engine.randomness import seeded
+
+OnEpoch = Callable[[int, int], None]
+"""Called after every epoch with the number done and the number planned."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Mean loss of every epoch; `held_out` is empty when nothing was held out.
+
+    `held_out_rows` are the indices of the rows that the weights were not fitted to.
+    """
+
+    train: list[float] = field(default_factory=list)
+    held_out: list[float] = field(default_factory=list)
+    held_out_rows: Tensor = field(
+        default_factory=lambda: torch.empty(0, dtype=torch.int64), compare=False
+    )
+
+
+def train(
+    module: nn.Module,
+    loss: Callable[..., Tensor],
+    data: Sequence[Tensor],
+    *,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    generator: Generator,
+    l2: float = 0.0,
+    l2_over: str = "rows",
+    patience: int | None = None,
+    held_out_fraction: float = 0.1,
+    held_out: Sequence[Tensor] = (),
+    held_out_loss: Callable[..., Tensor] | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> History:
+    """Minimize the mean of `loss(*batch)` over `module`'s parameters with Adam.
+
+    Parameters
+    ----------
+    data : sequence of Tensor
+        Equal lengths; rows are drawn together. With several processes, the same in each.
+    batch_size : int
+        Rows in a mini-batch of one process.
+    l2 : float
+        Penalty: `l2 / 2` times the squared weights, added to a *summed* loss.
+    l2_over : "rows" or "batch"
+        What that loss is summed over: all N rows, which on the mean loss is a weight decay of
+        `l2 / N`, or one mini-batch, which is one of `l2 / batch_size`.
+    patience : int, optional
+        Hold out a tenth of the rows and stop once their loss has not improved for this many
+        epochs; the best weights are restored. None trains for all `epochs` on all rows.
+    held_out : sequence of Tensor
+        Judge by these rows instead of holding out some of `data`.
+    held_out_loss : callable, optional
+        Loss of the held-out rows for early stopping; None: `loss`.
+    """
+    if l2_over not in ("rows", "batch"):
+        raise ValueError(f"l2_over must be 'rows' or 'batch'; got {l2_over!r}.")
+    n_points = len(data[0])
+    rows = History().held_out_rows
+    n_held_out = int(held_out_fraction * n_points) if patience is not None else 0
+    if n_held_out > 0 and not held_out:
+        rows, others = _split(data[0], n_held_out, generator)
+        held_out = [column[rows] for column in data]
+        data = [column[others] for column in data]
+    n_summed = n_points if l2_over == "rows" else batch_size * _place()[1]
+    optimizer = _Adam(module, learning_rate, l2 / n_summed)
+    history, best = History(held_out_rows=rows), _Best(module, patience)
+    with seeded(generator):  # dropout draws from torch's global stream
+        if rank := _place()[0]:  # other noise for other rows
+            torch.manual_seed(torch.initial_seed() + rank)
+        for epoch in range(1, epochs + 1):
+            value = _one_epoch(module, loss, data, batch_size, optimizer, generator)
+            history.train.append(value)
+            if held_out and patience is not None:
+                history.held_out.append(_mean_loss(module, held_out_loss or loss, held_out))
+                best.update(history.held_out[-1])
+            if on_epoch is not None:  # a progress bar is full once there is nothing left to do
+                on_epoch(epochs if best.is_final else epoch, epochs)
+            if best.is_final:
+                break
+    best.restore()
+    module.eval()
+    return history
+
+
+def mean_log_loss(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Mean over rows of the log loss of logits (n, K), times their weights (n,)."""
+    if weights is None:
+        return nn.functional.cross_entropy(logits, targets)
+    return (weights * nn.functional.cross_entropy(logits, targets, reduction="none")).mean()
+
+
+def epochs_for(steps: int, n_points: int, batch_size: int, fewest: int, most: int) -> int:
+    """How many epochs make about that many steps, within limits."""
+    return min(most, max(fewest, steps // -(-n_points // batch_size)))
+
+
+def _split(points: Tensor, n_held_out: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Rows to hold out, about `n_held_out`, and the others; identical points stay together.
+
+    Copies of a training row would make overfitting look like learning.
+    """
+    order = torch.randperm(len(points), generator=generator)
+    same = _groups_of_copies(points)
+    n_groups = int(same.max()) + 1
+    if n_groups < len(points):  # whole groups, in the order in which their first row was drawn
+        drawn = torch.full((n_groups,), len(points)).scatter_reduce(
+            0, same[order], torch.arange(len(points)), "amin"
+        )
+        order = order[drawn[same[order]].argsort(stable=True)]
+        n_more = int((same[order[n_held_out:]] == same[order[n_held_out - 1]]).sum())
+        if n_more < n_held_out:  # a row repeated more often than that has to be split
+            n_held_out += n_more
+    return order[:n_held_out], order[n_held_out:]
+
+
+def assign_folds(points: Tensor, n_folds: int, generator: Generator) -> Tensor:
+    """A fold (N,) for each point, of about equal sizes; identical points are in the same one."""
+    same = _groups_of_copies(points)
+    n_groups = int(same.max()) + 1
+    fold_of_group = torch.randperm(n_groups, generator=generator) % n_folds
+    return fold_of_group[same].to(points.device)
+
+
+def _groups_of_copies(points: Tensor) -> Tensor:
+    """A number (N,) for each point, the same one for identical points."""
+    flat = points.flatten(1).double()
+    direction = torch.linspace(1, 2, flat.shape[1], dtype=flat.dtype, device=flat.device).sin()
+    return (flat * direction).sum(dim=1).unique(return_inverse=True)[1].cpu()  # a hash of the row
+
+
+class _Adam:
+    """torch's Adam with weight decay on matrices, not on biases.
+
+    The optimizer classes of torch import its compiler, which takes two seconds.
+    """
+
+    def __init__(self, module: nn.Module, learning_rate: float, weight_decay: float) -> None:
+        parameters: list[Tensor] = list(module.parameters())
+        weights = [each for each in parameters if each.ndim > 1]
+        biases = [each for each in parameters if each.ndim <= 1]
+        self.learning_rate = learning_rate
+        self.groups = [(weights, weight_decay), (biases, 0.0)]
+        self.state = {each: self._new_state(each) for each in parameters}
+
+    @staticmethod
+    def _new_state(parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean of the gradients, mean of their squares, and number of steps."""
+        zeros = torch.zeros_like(parameter)
+        return zeros, zeros.clone(), torch.zeros((), dtype=torch.float32, device=zeros.device)
+
+    def forget_gradients(self) -> None:
+        for parameter in self.state:
+            parameter.grad = None
+
+    def add_gradients(self, loss: Tensor) -> Tensor:
+        """Add up the gradients and the loss of all processes; return that sum of the losses."""
+        gradients = [each.grad for each in self.state if each.grad is not None]
+        parts = [*gradients, loss.detach()]
+        sums = torch.cat([part.flatten() for part in parts])  # one message for all
+        distributed.all_reduce(sums)
+        found = sums.split([part.numel() for part in parts])
+        for gradient, total in zip(gradients, found, strict=False):
+            gradient.copy_(total.view_as(gradient))
+        return found[-1]
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group, weight_decay in self.groups:
+            moved = [each for each in group if each.grad is not None]
+            if not moved:
+                continue
+            means, squares, steps = zip(*(self.state[each] for each in moved), strict=True)
+            adam(
+                moved,
+                [each.grad for each in moved if each.grad is not None],
+                list(means),
+                list(squares),
+                [],
+                list(steps),
+                fused=True,
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=self.learning_rate,
+                weight_decay=weight_decay,
+                eps=1e-8,
+                maximize=False,
+            )
+
+
+class _Best:
+    """The weights with the lowest held-out loss, and whether to go on looking for better ones."""
+
+    def __init__(self, module: nn.Module, patience: int | None) -> None:
+        self.module, self.patience = module, patience
+        self.loss, self.n_waited = float("inf"), 0
+        self.weights: dict[str, Any] | None = None
+
+    @property
+    def is_final(self) -> bool:
+        return self.patience is not None and self.n_waited >= max(self.patience, 1)
+
+    def update(self, held_out_loss: float) -> None:
+        self.n_waited += 1
+        if held_out_loss < self.loss:
+            self.loss, self.n_waited = held_out_loss, 0
+            self.weights = copy.deepcopy(self.module.state_dict())
+
+    def restore(self) -> None:
+        if self.weights is not None:
+            self.module.load_state_dict(self.weights)
+
+
+def _one_epoch(
+    module: nn.Module,
+    loss: Callable[..., Tensor],
+    data: Sequence[Tensor],
+    batch_size: int,
+    optimizer: _Adam,
+    generator: Generator,
+) -> float:
+    module.train()
+    rank, n_processes = _place()
+    n_points, total = len(data[0]), 0.0
+    # A batch of one row has no spread for a normalization layer, so equal batches, none tiny.
+    order = torch.randperm(n_points, generator=generator)
+    batches = order.tensor_split(-(-n_points // (batch_size * n_processes)))
+    for batch in batches:
+        optimizer.forget_gradients()
+        rows = batch.tensor_split(n_processes)[rank]
+        value = loss(*(column[rows] for column in data)) * (len(rows) / len(batch))
+        value.backward()
+        if n_processes > 1:
+            value = optimizer.add_gradients(value)
+        optimizer.step()
+        total += float(value.detach()) * len(batch)
+    return total / n_points
+
+
+def _place() -> tuple[int, int]:
+    """The number of this process among those that train together, and how many there are."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+@torch.no_grad()
+def _mean_loss(module: nn.Module, loss: Callable[..., Tensor], data: Sequence[Tensor]) -> float:
+    module.eval()
+    return float(loss(*data))

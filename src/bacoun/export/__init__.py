@@ -1,0 +1,1 @@
+"""Fitted models for other tools: ONNX graphs, MLflow, scikit-learn's scorers and displays."""

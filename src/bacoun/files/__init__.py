@@ -1,0 +1,1 @@
+"""Models and fits on disk: written atomically, with checksums, without pickle."""

@@ -1,0 +1,185 @@
+"""Nested plain values and tensors <-> a folder of JSON and safetensors. No pickle.
+
+`model.json` holds plain values and names the tensors in `model.safetensors`. It also holds a
+checksum of both, so that a truncated or altered folder is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bacoun.files.atomic import atomic_folder, left_behind
+
+FORMAT = 2
+_DOCUMENT, _TENSORS = "model.json", "model.safetensors"
+MAY_LIE_BESIDE = ("report.html",)  # what our commands write into the folder of a model
+
+
+def write_folder(content: dict[str, Any], path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Write nested plain values and tensors to the folder `path`, atomically."""
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise FileExistsError(
+            f"path must not exist yet; '{target}' does. Choose another, or pass overwrite=True."
+        )
+    if target.exists() and not _may_be_replaced(target):
+        raise FileExistsError(
+            f"overwrite=True replaces a saved model; '{target}' is something else, or holds other "
+            "files. Choose another, or move them away."
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, Tensor] = {}
+    plain = _take_out_tensors(content, "", tensors)
+    with atomic_folder(target) as folder:
+        try:
+            save_file(tensors, folder / _TENSORS)
+        except SafetensorError as error:
+            raise OSError(f"'{target}' cannot be written: {error}.") from error
+        document = {
+            "format": FORMAT,
+            "tensors_checksum": _checksum_of_file(folder / _TENSORS),
+            **plain,
+        }
+        document["checksum"] = _checksum(document)
+        (folder / _DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False))
+        shutil.copymode(folder / _DOCUMENT, folder / _TENSORS)  # safetensors writes for the owner
+        for name in (_DOCUMENT, _TENSORS):
+            _flush_to_disk(folder / name)
+
+
+def read_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read what `write_folder` wrote; a damaged folder raises a ValueError."""
+    folder = Path(path)
+    document = _read_document(folder)
+    del document["checksum"]
+    if document.pop("tensors_checksum") != _checksum_of_file(folder / _TENSORS):
+        raise ValueError(f"'{folder / _TENSORS}' was changed after saving; save the model again.")
+    try:
+        tensors = load_file(folder / _TENSORS)
+    except SafetensorError as error:
+        raise ValueError(f"'{folder / _TENSORS}' is damaged; save the model again.") from error
+    del document["format"]
+    content: dict[str, Any] = _put_back_tensors(document, tensors)
+    return content
+
+
+def read_checksum(path: str | os.PathLike[str]) -> str:
+    """Checksum of the model in the folder `path`: two models with the same one are equal."""
+    checksum: str = _read_document(Path(path))["checksum"]
+    return checksum
+
+
+@contextmanager
+def refuse_incomplete(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what goes wrong while a model is rebuilt from `path` into one sentence."""
+    try:
+        yield
+    except (KeyError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"'{path}' does not hold a complete model: {reason}.") from error
+
+
+def plain(value: Any) -> Any:
+    """A value without NumPy scalars, which a grid search leaves behind and JSON does not know."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _read_document(folder: Path) -> dict[str, Any]:
+    """The plain values of a model, with their checksum, which is compared."""
+    for name in (_DOCUMENT, _TENSORS):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(
+                f"path must be a folder with {_DOCUMENT} and {_TENSORS}; '{folder}' has no {name}."
+                + _what_was_left(folder)
+            )
+    try:
+        document: dict[str, Any] = json.loads((folder / _DOCUMENT).read_text())
+        written = document["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"'{folder / _DOCUMENT}' is damaged; save the model again.") from error
+    if written != FORMAT:
+        raise ValueError(
+            f"'{folder}' has format {written}, this version of bacoun reads {FORMAT}. "
+            "Fit the model again, or install the version of bacoun that wrote it."
+        )
+    content = {name: value for name, value in document.items() if name != "checksum"}
+    if document.get("checksum") != _checksum(content):
+        raise ValueError(f"'{folder / _DOCUMENT}' was changed after saving; save the model again.")
+    return document
+
+
+def _what_was_left(folder: Path) -> str:
+    """A hint if a save that was killed left a model beside a folder that is missing."""
+    left = [] if folder.exists() else left_behind(folder)
+    complete = next((path for path in left if (path / _DOCUMENT).exists()), None)
+    return f" A save was interrupted: rename '{complete}' to it." if complete else ""
+
+
+def _take_out_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        # A copy, because safetensors refuses tensors that share memory, as tied weights do.
+        tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        return {"$tensor": name}
+    if isinstance(value, dict):
+        return {
+            key: _take_out_tensors(item, f"{name}/{key}", tensors) for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_take_out_tensors(item, f"{name}/{i}", tensors) for i, item in enumerate(value)]
+    return value
+
+
+def _put_back_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {"$tensor"}:
+            return tensors[value["$tensor"]]
+        return {key: _put_back_tensors(item, tensors) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_put_back_tensors(item, tensors) for item in value]
+    return value
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _checksum_of_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush_to_disk(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _may_be_replaced(target: Path) -> bool:
+    """Whether a folder is empty, or a model of ours with nothing foreign in it."""
+    if not target.is_dir():
+        return False
+    names = {path.name for path in target.iterdir()}
+    if not names:
+        return True
+    if not names <= {_DOCUMENT, _TENSORS, *MAY_LIE_BESIDE} or _DOCUMENT not in names:
+        return False
+    try:
+        return "format" in json.loads((target / _DOCUMENT).read_text())
+    except (ValueError, TypeError, OSError):
+        return _TENSORS in names  # damaged, but ours

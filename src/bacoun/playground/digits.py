@@ -1,0 +1,241 @@
+"""Digits: a drawing -> probabilities, uncertainties and a decision, by a classifier made on demand.
+
+It learns from MNIST if that is at hand, in the folder that the variable BACOUN_DATA names;
+otherwise from scikit-learn's digits, which have 8 by 8 pixels.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import ndimage
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+
+from bacoun.boundary import CompactShell, FlowShell
+from bacoun.classifier import BaCOUnClassifier
+from bacoun.deferral import DeferralRule
+from bacoun.features import LearnedFeatures
+from bacoun.playground.digit_settings import SIDE
+from bacoun.posterior import HMC
+
+_N_MNIST = 6000  # images to learn from; more would take longer than one waits for a page
+_CALIBRATION = 0.25
+_INK = 0.15  # shade from which a pixel counts as drawn
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A classifier of digits.
+
+    Attributes
+    ----------
+    name : str
+        What it learned from.
+    side : int
+        Pixels on each side of its images.
+    examples : ndarray of shape (10, side, side)
+        One image of each digit, from 0 to 1.
+    """
+
+    name: str
+    side: int
+    classifier: BaCOUnClassifier
+    rule: DeferralRule
+    examples: np.ndarray
+    accuracy: float
+
+
+def score_digit(settings: dict[str, Any]) -> dict[str, Any]:
+    """Everything that the page shows about one drawing.
+
+    Parameters
+    ----------
+    settings : dict
+        Values of `DigitSettings`.
+    """
+    reader = _reader(settings["data"])
+    image = _drawn(settings, reader)
+    found: Any = reader.classifier.evaluate(image[None].astype(np.float32))
+    predicted = int(found.probabilities[0].argmax())
+    decision, reason = reader.rule.decide(found.ood_score, found.total)
+    parts: Any = reader.classifier.uncertainty(image[None].astype(np.float32), split=True)
+    return {
+        "learned_from": reader.name,
+        "accuracy": reader.accuracy,
+        "side": reader.side,
+        "image": np.round(image, 3).tolist(),
+        "prediction": predicted,
+        "probabilities": [float(p) for p in found.probabilities[0]],
+        "total": float(parts.total[0]),
+        "aleatoric": float(parts.aleatoric[0]),
+        "model": float(parts.model[0]),
+        "ood": float(parts.ood[0]),
+        "ood_score": float(found.ood_score[0]),
+        "ood_threshold": reader.rule.ood_threshold,
+        "ood_probability": float(found.ood_probability[0]),
+        "rows_like_this": float(found.rows_like_this[0]),
+        "decision": str(decision[0]),
+        "reason": str(reason[0]),
+        "because": _because(str(reason[0]), found.probabilities[0], reader),
+        "max_total": float(np.log(10)),
+    }
+
+
+def _because(reason: str, probabilities: np.ndarray, reader: Reader) -> str:
+    first, second = np.argsort(-probabilities)[:2]
+    if reason == "unfamiliar":
+        share = 1 - reader.rule.false_alarm
+        return (
+            f"It is less like the digits it learned from than {share:.0%} of such digits are, so "
+            "its class says little."
+        )
+    if reason == "ambiguous":
+        return (
+            f"It may be a {first} ({probabilities[first]:.0%}) or a {second} "
+            f"({probabilities[second]:.0%})."
+        )
+    return "It is like the digits it learned from, and one class is clearly ahead."
+
+
+# --- drawings -------------------------------------------------------------------------------------
+
+
+def _drawn(settings: dict[str, Any], reader: Reader) -> np.ndarray:
+    """The image (side, side) that is classified, with all changes made."""
+    image = reader.examples[settings["example"]]
+    if settings["image"]:
+        shades = np.array([int(each, 16) for each in settings["image"]]) / 15
+        image = centered(shades.reshape(SIDE, SIDE), reader.side)
+    if settings["amount"] > 0:
+        image = morphed(image, reader.examples[settings["morph"]], settings["amount"])
+    scale = reader.side / SIDE  # changes mean the same for small images
+    if settings["rotate"]:
+        image = ndimage.rotate(image, settings["rotate"], reshape=False, order=1)
+    if settings["blur"]:
+        image = ndimage.gaussian_filter(image, settings["blur"] * scale)
+    if settings["noise"]:
+        noise = np.random.default_rng(0).standard_normal(image.shape)
+        image = image + settings["noise"] * noise
+    return np.clip(image, 0.0, 1.0)
+
+
+def centered(image: np.ndarray, side: int) -> np.ndarray:
+    """A drawing (n, n), cut out and scaled as the digits of a data set are, (side, side).
+
+    MNIST's fill 20 of 28 pixels and have their center of mass in the middle; small ones fill it.
+    """
+    rows, columns = (np.flatnonzero((image > _INK).any(axis=axis)) for axis in (1, 0))
+    if len(rows) == 0:
+        return np.zeros((side, side))
+    ink = image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    inner = 20 if side == SIDE else side
+    factor = inner / max(ink.shape)
+    smooth = ndimage.gaussian_filter(ink, max(0.0, 0.4 / factor - 0.4))  # before it is made smaller
+    small = np.clip(ndimage.zoom(smooth, factor, order=1, grid_mode=True, mode="nearest"), 0, 1)
+    small = small[:side, :side]
+    canvas = np.zeros((side, side))
+    top, left = ((side - n) // 2 for n in small.shape)
+    canvas[top : top + small.shape[0], left : left + small.shape[1]] = small
+    if side != SIDE:
+        return canvas
+    mass = np.array(ndimage.center_of_mass(canvas + 1e-12))
+    return ndimage.shift(canvas, (side - 1) / 2 - mass, order=1)
+
+
+def morphed(first: np.ndarray, second: np.ndarray, amount: float) -> np.ndarray:
+    """An image between two (n, n), by the signed distances to their outlines."""
+
+    def distance(image: np.ndarray) -> np.ndarray:
+        ink = image > 0.4
+        if not ink.any():
+            return np.full(image.shape, -float(len(image)))
+        inside: Any = ndimage.distance_transform_edt(ink)
+        outside: Any = ndimage.distance_transform_edt(~ink)
+        return np.where(ink, inside - 0.5, 0.5 - outside)
+
+    between = (1 - amount) * distance(first) + amount * distance(second)
+    outline = np.clip(between + 0.5, 0.0, 1.0)
+    near = 2 * min(amount, 1 - amount)  # the ends keep their own shades
+    return near * outline + (1 - near) * (first if amount < 0.5 else second)
+
+
+# --- the classifier -------------------------------------------------------------------------------
+
+
+@cache
+def _reader(data: str) -> Reader:
+    folder = Path(os.environ.get("BACOUN_DATA", "")) / "mnist"
+    at_hand = bool(os.environ.get("BACOUN_DATA")) and folder.is_dir()
+    if data == "mnist" and not at_hand:
+        raise ValueError("MNIST is not at hand; set BACOUN_DATA to a folder that has mnist/.")
+    if data == "digits" or not at_hand:
+        return _fitted("scikit-learn's digits", *_small_digits())
+    return _fitted("MNIST", *_mnist(folder))
+
+
+def _small_digits() -> tuple[np.ndarray, np.ndarray]:
+    digits = load_digits()
+    return digits.images / 16, digits.target
+
+
+def _mnist(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    images = _read_idx(folder / "train-images-idx3-ubyte.gz")
+    labels = _read_idx(folder / "train-labels-idx1-ubyte.gz")
+    return images[:_N_MNIST] / 255, labels[:_N_MNIST]
+
+
+def _read_idx(path: Path) -> np.ndarray:
+    """An array in the IDX format: two zeros, type, number of axes, their lengths, the bytes."""
+    content = gzip.decompress(path.read_bytes())
+    n_axes = content[3]
+    shape = np.frombuffer(content, ">u4", n_axes, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * n_axes).reshape(shape)
+
+
+def _fitted(name: str, images: np.ndarray, labels: np.ndarray) -> Reader:
+    images = images.astype(np.float32)
+    train, held_out, known, truth = train_test_split(
+        images, labels, test_size=_CALIBRATION, random_state=0, stratify=labels
+    )
+    classifier = _classifier(large=images.shape[1] == SIDE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a quick fit, for a page
+        classifier.fit(train, known)
+    found = classifier.evaluate(held_out)
+    predicted = found.probabilities.argmax(axis=1)
+    rule = DeferralRule.calibrate(
+        found.ood_score, found.total, predicted == truth, max_error_probability=0.2
+    )
+    typical = [_typical(train[known == k], classifier) for k in range(10)]
+    accuracy = float((predicted == truth).mean())
+    return Reader(name, images.shape[1], classifier, rule, np.stack(typical), accuracy)
+
+
+def _typical(images: np.ndarray, classifier: BaCOUnClassifier) -> np.ndarray:
+    """The image (side, side) of one digit that is the most familiar."""
+    score = classifier.evaluate(images).ood_score
+    return images[score.argmin()].astype(float)
+
+
+def _classifier(large: bool) -> BaCOUnClassifier:
+    network = LearnedFeatures(
+        epochs=10 if large else 25,
+        learning_rate=2e-3,
+    )
+    flows = FlowShell(epochs=15 if large else 30, blocks=3, hidden=32)
+    return BaCOUnClassifier(
+        boundary=CompactShell(shell=flows),
+        features=network,
+        posterior=HMC(n_draws=100, n_chains=16, n_warmup=15, n_iterations=25),
+        n_boundary=1500 if large else 800,
+        random_state=0,
+    )

@@ -1,0 +1,165 @@
+"""What the page measures on scored rows, as plain values."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from bacoun import uncertainty as scores
+from bacoun.deferral import DeferralRule
+from bacoun.report.data import Scored
+
+_BINS = 15  # of confidence, as in expected_calibration_error
+_COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+
+
+class Tally(NamedTuple):
+    """Some of the `total` rows of a table, and their right predictions; None without labels."""
+
+    rows: int
+    total: int
+    right: int | None
+
+    @property
+    def share(self) -> float:
+        """Share of the table."""
+        return self.rows / self.total
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of right predictions; None without labels or rows."""
+        return None if self.right is None or not self.rows else self.right / self.rows
+
+
+def outcomes(scored: Scored, among: np.ndarray | None = None) -> dict[str, Tally]:
+    """What the deferral rule does with the rows, or with some of them.
+
+    Returns
+    -------
+    dict of Tally
+        "accepted", "unfamiliar", "ambiguous" and "all".
+    """
+    among = np.full(len(scored), True) if among is None else among
+    chosen = {name: among & (scored.reason == name) for name in ("", "unfamiliar", "ambiguous")}
+    return {
+        name or "accepted": _tally(scored, rows) for name, rows in (chosen | {"all": among}).items()
+    }
+
+
+def _tally(scored: Scored, rows: np.ndarray) -> Tally:
+    right = None if scored.correct is None else int(scored.correct[rows].sum())
+    return Tally(int(rows.sum()), len(scored), right)
+
+
+class Thresholds(NamedTuple):
+    """Thresholds of a deferral rule; None where it sets none."""
+
+    ood_score: float | None
+    total: float | None
+    by_class: list[float]  # of ood_score, ascending
+
+    @classmethod
+    def of(cls, rule: DeferralRule) -> Thresholds:
+        """Read them from a rule."""
+        total = rule.total_threshold
+        by_class = sorted((rule.class_thresholds or {}).values())
+        return cls(_finite(rule.ood_threshold), _finite(total), by_class)
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
+
+
+class ConfidenceBin(NamedTuple):
+    """Rows of similar confidence."""
+
+    rows: int
+    confidence: float
+    accuracy: float
+
+
+def accuracy(test: Scored) -> dict[str, float | None]:
+    """How good the probabilities of all rows are: AUC, ECE and log loss; empty without labels."""
+    if test.labels is None:
+        return {}
+    return {
+        "auc": class_auc(test.probabilities, test.labels),
+        "ece": scores.expected_calibration_error(test.probabilities, test.labels, _BINS),
+        "log_loss": scores.negative_log_likelihood(test.probabilities, test.labels),
+    }
+
+
+def class_auc(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
+    """Area under the ROC curve: of the last of two classes, else the one-vs-rest mean.
+
+    Classes that no row or every row has are left out; None if that leaves none.
+    """
+    n_classes = probabilities.shape[1]
+    areas = [
+        scores.auroc(probabilities[labels != k, k], probabilities[labels == k, k])
+        for k in ([1] if n_classes == 2 else range(n_classes))
+        if 0 < (labels == k).sum() < len(labels)
+    ]
+    return float(np.mean(areas)) if areas else None
+
+
+def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[ConfidenceBin]:
+    """Bins of confidence that hold rows, as `expected_calibration_error` makes them.
+
+    The mean gap between confidence and accuracy, weighted by rows, is that error.
+    """
+    confidence = probabilities.max(axis=1)
+    right = probabilities.argmax(axis=1) == labels
+    bins = np.clip(np.ceil(confidence * _BINS).astype(int) - 1, 0, _BINS - 1)
+    return [
+        ConfidenceBin(int(rows.sum()), float(confidence[rows].mean()), float(right[rows].mean()))
+        for rows in (bins == number for number in np.unique(bins))
+    ]
+
+
+class Detection(NamedTuple):
+    """How well a score separates OOD rows from test rows."""
+
+    auroc: float
+    fpr95: float
+    aupr: float
+
+
+def detection(test: Scored, ood: Scored | None) -> dict[str, Detection]:
+    """OOD detection by "ood_score" and by each other score; empty without OOD rows."""
+    if ood is None:
+        return {}
+    pairs = {
+        "ood_score": (test.ood_score, ood.ood_score),
+        "epistemic": (test.epistemic, ood.epistemic),
+        "total": (test.total, ood.total),
+    }
+    if test.log_density is not None and ood.log_density is not None:
+        pairs["negative log density"] = (-test.log_density, -ood.log_density)
+    measures = (scores.auroc, scores.fpr_at_tpr, scores.aupr)
+    return {
+        name: Detection(*(measure(*pair) for measure in measures)) for name, pair in pairs.items()
+    }
+
+
+def risk(test: Scored) -> dict[str, float]:
+    """Errors if rows are answered in the order of total uncertainty; empty without labels."""
+    total, right = test.total, test.correct
+    if right is None:
+        return {}
+    return {
+        "error": 1 - float(right.mean()),
+        "coverage_5": scores.coverage_at_risk(total, right, 0.05),
+        "aurc": scores.aurc(total, right),
+        "aurc_oracle": scores.aurc(~right, right),
+        "augrc": scores.augrc(total, right),
+    }
+
+
+def risk_at_coverage(test: Scored) -> dict[float, float]:
+    """Share of errors among the rows answered, by coverage; empty without labels."""
+    if test.correct is None:
+        return {}
+    return {c: scores.risk_at_coverage(test.total, test.correct, c) for c in _COVERAGES}

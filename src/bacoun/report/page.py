@@ -1,0 +1,116 @@
+"""The report of a model on a test table: one HTML file that needs nothing else.
+
+`data.report_data` asks the model once, `measures` and `figures` compute what is shown, and the
+templates hold the text. Names from the table are escaped wherever they appear.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import os
+from functools import partial
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+from bacoun.files.atomic import atomic_write
+from bacoun.report import figures, measures
+from bacoun.report.data import ReportData
+from bacoun.report.formats import FILTERS
+from bacoun.report.reasons import reasons
+
+
+def render_page(data: ReportData) -> str:
+    """The page as text."""
+    css, js = resource("page.css"), resource("page.js")
+    page = environment("bacoun.report").get_template("page.html.j2")
+    return page.render(
+        data=data,
+        css=css,
+        js=js,
+        policy=content_policy(css, js),
+        version=version("bacoun"),
+        **_views(data),
+    )
+
+
+def _views(data: ReportData) -> dict[str, Any]:
+    """What the sections show beside `data`, by the name that the templates use."""
+    thresholds, test, n = measures.Thresholds.of(data.rule), data.test, len(data.classes)
+    bins = [] if test.labels is None else measures.reliability(test.probabilities, test.labels)
+    return {
+        "thresholds": thresholds,
+        "max_total": math.log(n),
+        "outcomes": measures.outcomes(test),
+        "ood_outcomes": None if data.ood is None else measures.outcomes(data.ood),
+        "outcomes_by_class": [measures.outcomes(test, test.predicted == k) for k in range(n)],
+        "accuracy": measures.accuracy(test),
+        "confidence_bins": bins,
+        "reliability_plot": figures.reliability_plot(bins) if bins else None,
+        "uncertainty_plot": figures.uncertainty_plot(data, thresholds),
+        "ood_score_plot": figures.ood_score_plot(data, thresholds),
+        "total_plot": figures.total_plot(data, thresholds),
+        "detection": measures.detection(test, data.ood),
+        "risk": measures.risk(test),
+        "risk_plot": figures.risk_plot(test),
+        "risk_at_coverage": measures.risk_at_coverage(test),
+        "reasons": partial(reasons, columns=data.columns),
+        "map": figures.row_map(data),
+        "max_drawn": figures.DRAWN,
+    }
+
+
+def write_page(data: ReportData, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write the page to a file, completely or not at all."""
+    target = Path(path)
+    check_free(target, overwrite=overwrite)
+    text = render_page(data)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(target) as file:
+        file.write(text.encode())
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """Refuse a folder, and an existing file unless it may be replaced."""
+    if path.is_dir():
+        raise IsADirectoryError(f"path must be a file; '{path}' is a folder. Name a file in it.")
+    if path.exists() and not overwrite:
+        raise FileExistsError(
+            f"path must not exist yet; '{path}' does. Choose another, or pass --overwrite."
+        )
+
+
+def environment(*packages: str) -> Environment:
+    """Templates of one or more packages, with the filters that all pages share."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS)
+    return made
+
+
+def resource(name: str) -> str:
+    """The text of a file beside this one."""
+    return files("bacoun.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def content_policy(css: str, js: str) -> str:
+    """A policy by which the browser runs this style and this script only.
+
+    Even if something else got into the page.
+    """
+    return f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(js)}"
+
+
+def _hash(text: str) -> str:
+    """How a content security policy names the one script or style that may run."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,182 @@
+"""Strips: small pictures of where a row's value lies among those of the training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from bacoun.columns import dates
+from bacoun.report.formats import percent
+from bacoun.report.plots import Axis, Mark
+
+if TYPE_CHECKING:
+    from bacoun.tabular import TableModel
+
+_LEVELS = (0.01, 0.25, 0.5, 0.75, 0.99)
+_MARGIN = 0.15  # of the width between the outer quantiles, drawn beyond each of them
+_SEGMENTS = 12  # most frequent categories, each with its own segment
+_SPOKEN = 5  # categories in a description
+_CHARACTER = 5.6  # width of a letter
+_LEFT, _RIGHT, _MIDDLE, _THICK = 8.0, 212.0, 9.0, 10.0
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How a column is distributed among the training rows.
+
+    Attributes
+    ----------
+    name : str
+        Name of the column.
+    quantiles : tuple of float
+        Values at 1, 25, 50, 75 and 99 %; dates are days since 1970. Empty for a category.
+    shares : dict
+        Fraction of the rows by category, the most frequent first. Empty for numbers and dates.
+    is_date : bool
+        Whether the quantiles are dates.
+    """
+
+    name: str
+    quantiles: tuple[float, ...] = ()
+    shares: dict[str, float] = field(default_factory=dict)
+    is_date: bool = False
+
+    def number(self, text: str) -> float:
+        """The number or the date that a text shows; NaN if it shows none."""
+        if self.is_date:
+            return float(dates.parse(np.array([text], dtype=object), dates.ISO)[0])
+        return float(pd.to_numeric(pd.Series([text], dtype=object), errors="coerce").iloc[0])
+
+    def text(self, quantile: float) -> str:
+        """A quantile as it is shown to people."""
+        return dates.as_text(np.floor(quantile)) if self.is_date else f"{quantile:.6g}"
+
+    def __str__(self) -> str:
+        """The distribution in words."""
+        if not self.shares:
+            low, first, median, third, high = map(self.text, self.quantiles)
+            return (
+                f"98 % of the training rows have {low} to {high}, half of them {first} to {third}; "
+                f"the median is {median}"
+            )
+        spoken = list(self.shares.items())[:_SPOKEN]
+        told = ", ".join(f"{name} {percent(share)}" for name, share in spoken)
+        more = len(self.shares) - len(spoken)
+        return f"training rows have {told}" + (f", and {more} more" if more else "")
+
+
+def distributions(model: TableModel) -> dict[str, Distribution]:
+    """The distribution of each column that a model uses, by its name."""
+    found, profiles = {}, {each.name: each for each in model.profile.used}
+    for column, usual in zip(model.encoder.columns_, model.replacements.usual, strict=True):
+        name, profile = column.name, profiles[column.name]
+        if column.levels:
+            levels = zip(profile.distinct, profile.distinct_counts, strict=True)
+            counts = dict(profile.counts) or {column.as_text(value): n for value, n in levels}
+            counts |= {column.as_text(None): profile.n_missing} if profile.n_missing else {}
+            ordered = sorted(counts.items(), key=lambda pair: -pair[1])
+            shares = {text: number / profile.n_rows for text, number in ordered}
+            found[name] = Distribution(name, shares=shares)
+        else:
+            known = np.linspace(_LEVELS[0], _LEVELS[-1], len(usual))
+            quantiles = tuple(np.interp(_LEVELS, known, usual[:, 0]).tolist())
+            found[name] = Distribution(name, quantiles, is_date=column.kind == "date")
+    return found
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A picture of a column: its training rows, a row's value and what was expected."""
+
+    marks: list[Mark]
+    description: str
+
+    width: ClassVar[float] = _LEFT + _RIGHT
+    height: ClassVar[float] = 28.0
+
+
+def draw(column: Distribution, value: str, expected: str | None = None) -> Strip:
+    """Draw a column of a row.
+
+    Parameters
+    ----------
+    column : Distribution
+        The column.
+    value : str
+        What the row has. It is not marked if it is a gap or an unseen category.
+    expected : str, optional
+        What was expected instead.
+    """
+    wanted = {"expected": expected, "value": value}  # the value lies on top
+    shown = {kind: text for kind, text in wanted.items() if text is not None}
+    marks = _draw_category(column, shown) if column.shares else _draw_number(column, shown)
+    likelier = "" if expected is None else f", expected {expected}"
+    return Strip(list(marks), f"{column.name} = {value}{likelier}; {column}")
+
+
+def _draw_number(column: Distribution, shown: dict[str, str]) -> Iterator[Mark]:
+    low, first, median, third, high = column.quantiles
+    reach = (high - low) or abs(high) or 1.0
+    axis = Axis(low - _MARGIN * reach, high + _MARGIN * reach)
+
+    def across(value: float) -> float:
+        return _LEFT + float(axis.position(value)) * (_RIGHT - _LEFT)
+
+    yield Mark("path", {"class": "axis", "d": f"M{_LEFT} {_MIDDLE}H{_RIGHT}"})
+    yield _bar("band", across(low), across(high))
+    yield _bar("band half", across(first), across(third))
+    tick = f"M{across(median):.1f} {_MIDDLE - _THICK / 2}v{_THICK}"
+    yield Mark("path", {"class": "median", "d": tick})
+    for end, anchor in ((low, "start"), (high, "end")):
+        yield _text(across(end), column.text(end), anchor)
+    for kind, text in shown.items():
+        number = column.number(text)
+        if axis.outside(np.array(number)):
+            yield _arrow(kind, -1 if number < axis.low else 1)
+        elif not np.isnan(number):
+            yield _dot(kind, across(number))
+
+
+def _draw_category(column: Distribution, shown: dict[str, str]) -> Iterator[Mark]:
+    """Segments as wide as the share of each category, the most frequent first."""
+    left, dots = _LEFT, []
+    for place, (name, share) in enumerate(column.shares.items()):
+        if place >= _SEGMENTS and name not in shown.values():
+            continue
+        width = share * (_RIGHT - _LEFT)
+        kind = "band half" if name == shown["value"] else "band"
+        yield _bar(kind, left, left + width, f"{name}: {percent(share)}")
+        if (len(name) + 1) * _CHARACTER < width:
+            yield _text(left + width / 2, name, "middle")
+        dots += [_dot(kind, left + width / 2) for kind, text in shown.items() if text == name]
+        left += width
+    if _RIGHT - left > 1:
+        yield _bar("band", left, _RIGHT, f"others: {percent((_RIGHT - left) / (_RIGHT - _LEFT))}")
+    yield from dots
+
+
+def _bar(kind: str, left: float, right: float, tooltip: str = "") -> Mark:
+    wide = max(right - left - (1.0 if tooltip else 0.0), 0.5)  # a gap between segments
+    place: dict[str, str | float] = {"x": f"{left:.1f}", "y": _MIDDLE - _THICK / 2}
+    size: dict[str, str | float] = {"width": f"{wide:.1f}", "height": _THICK}
+    return Mark("rect", {"class": kind, **place, **size}, tooltip=tooltip)
+
+
+def _dot(kind: str, x: float) -> Mark:
+    radius = 5.0 if kind == "expected" else 3.8
+    return Mark("circle", {"class": kind, "cx": f"{x:.1f}", "cy": _MIDDLE, "r": radius})
+
+
+def _arrow(kind: str, direction: int) -> Mark:
+    """A triangle that points beyond the edge."""
+    tip = _RIGHT + 6 if direction > 0 else _LEFT - 6
+    path = f"M{tip} {_MIDDLE}l{-9 * direction} -5v10z"
+    return Mark("path", {"class": f"{kind} arrow", "d": path})
+
+
+def _text(x: float, text: str, anchor: str) -> Mark:
+    return Mark("text", {"x": f"{x:.1f}", "y": Strip.height - 3, "text-anchor": anchor}, text)

@@ -1,0 +1,93 @@
+"""Listed rows are explained by the columns that the model names."""
+
+from dataclasses import replace
+
+import pytest
+from markupsafe import escape
+
+from bacoun.report.data import report_data
+from bacoun.report.page import render_page
+from bacoun.report.reasons import reasons
+from bacoun.report.strips import Distribution
+from bacoun.tabular.explanation import Explanation, Surprise, Unseen
+
+COLUMNS = {
+    "width": Distribution("width", (0.0, 1.0, 2.0, 3.0, 10.0)),
+    "ward": Distribution("ward", shares={"A": 0.7, "B": 0.3}),
+}
+UNFAMILIAR = Explanation(
+    reason="unfamiliar",
+    surprises=(Surprise("ward", "Z", "A", 1e30), Surprise("width", "99", "2.5", 12.3)),
+    n_repairs=2,
+    unseen=(Unseen("ward", "Z", "not seen in training"),),
+)
+
+
+def kinds(strip):
+    return [mark.attributes["class"] for mark in strip.marks if mark.element in ("circle", "path")]
+
+
+def test_a_moved_column_is_named_first_with_an_arrow(model, table):
+    moved = table.tail(30).reset_index(drop=True)
+    moved.loc[7, "worst symmetry"] = 0.9  # beyond all training rows
+    moved.loc[8, "worst symmetry"] = 9.0  # beyond what is possible
+    data = report_data(model, moved)
+    for row, value in ((7, "0.9"), (8, "9")):
+        first = reasons(data.unfamiliar[row], data.columns)[0]
+        assert first.words.startswith(f"worst symmetry = {value}")
+        assert "value arrow" in kinds(first.strip)
+        assert f"worst symmetry = {value}" in render_page(data)
+
+
+def test_an_unseen_category_is_named(model, table):
+    strange = table.tail(30).reset_index(drop=True)
+    strange.loc[9, "ward"] = "Z"
+    data = report_data(model, strange)
+    assert data.test.reason[9] == "unfamiliar"
+    assert data.unseen.sum() == 1
+    first = reasons(data.unfamiliar[9], data.columns)[0]
+    assert first.words == "ward = Z (not seen in training)"
+    assert "value" not in kinds(first.strip)
+    assert first.words in render_page(data)
+
+
+def test_listed_rows_are_explained_as_by_the_model(model, table):
+    rows = table.tail(60).drop(columns="diagnosis").reset_index(drop=True)
+    rows.loc[:2, "worst area"] = 5_000.0
+    data = report_data(model, rows)
+    told = model.explain(rows)
+    assert set(data.test.reason[list(data.unfamiliar)]) > {"unfamiliar"}  # others are listed too
+    for row, explanation in data.unfamiliar.items():
+        assert explanation.reason == "unfamiliar"
+        assert 1 <= len(reasons(explanation, data.columns)) <= 3
+        if told[row].reason == "unfamiliar":
+            assert str(told[row]) == str(explanation)
+            assert told[row].rows_like_this == pytest.approx(explanation.rows_like_this, rel=1e-4)
+
+
+def test_an_ambiguous_row_names_its_two_classes_and_what_speaks_for_them(model, table):
+    data = report_data(model, table.tail(169))
+    row, explanation = next(iter(data.ambiguous.items()))
+    assert row == data.test.aleatoric.argmax()
+    assert [name for name, _ in explanation.classes] == [
+        data.classes[k] for k, _ in data.test.most_likely(row, 2)
+    ]
+    first = reasons(explanation, data.columns)[0]
+    assert first.meaning.startswith(f"speaks for {explanation.pulls[0].label}")
+    assert "expected" not in kinds(first.strip)
+    assert escape(first.meaning) in render_page(data)
+
+
+def test_what_was_not_seen_comes_first_and_three_columns_are_enough():
+    unseen = tuple(Unseen(name, "9", "always 1 in training") for name in "abcde")
+    told = reasons(replace(UNFAMILIAR, unseen=unseen), COLUMNS)
+    assert [each.words for each in told] == [
+        *(f"{name} = 9 (always 1 in training)" for name in "abc"),
+        "2 more not seen in training",
+    ]
+    assert all(each.strip is None for each in told)
+    told = reasons(UNFAMILIAR, COLUMNS)
+    assert [(each.words, each.meaning) for each in told] == [
+        ("ward = Z (not seen in training)", "expected A, surprise over 1,000 nats"),
+        ("width = 99", "expected 2.5, surprise 12.3 nats"),
+    ]
