@@ -133,6 +133,8 @@ def _what_was_left(folder: Path) -> str:
 
 
 def _take_out_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value)
     if isinstance(value, Tensor):
         # A copy, because safetensors refuses tensors that share memory, as tied weights do.
         tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)

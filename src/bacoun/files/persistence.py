@@ -1,0 +1,85 @@
+"""The one way to persist: fitted dataclasses <-> nested plain values and arrays.
+
+`model_folder` writes those to a folder. A dataclass needs no method for it: its fields and their
+types say everything.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+T = TypeVar("T")
+
+_NOT_FINITE = "$float"  # JSON has no infinity
+
+
+def to_state(value: Any) -> Any:
+    """A dataclass, or a container of such, as dicts, lists, plain values, arrays and tensors."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_state(getattr(value, field.name)) for field in _stored(value)}
+    if isinstance(value, Mapping):
+        return {key: to_state(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_state(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_NOT_FINITE: str(value)}
+    return value
+
+
+def from_state(kind: type[T], state: Any) -> T:
+    """Undo `to_state`; what does not fit `kind` raises a ValueError that names the place.
+
+    Parameters
+    ----------
+    kind : type
+        A dataclass, or what a field of one may be: plain values, tuples, lists, mappings, arrays,
+        tensors, other dataclasses, or None.
+    """
+    try:
+        return _restored(kind, state)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{kind.__name__} was not stored completely: {error}.") from error
+
+
+def _stored(kind: Any) -> list[Any]:
+    return [field for field in fields(kind) if field.init]
+
+
+def _restored(hint: Any, state: Any) -> Any:
+    if isinstance(state, dict) and state.keys() == {_NOT_FINITE}:
+        return float(state[_NOT_FINITE])
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if state is None:
+            return None
+        candidates = [each for each in arguments if each is not type(None)]
+        return _restored(candidates[0], state) if len(candidates) == 1 else state
+    if is_dataclass(hint):
+        hints = get_type_hints(hint)
+        names = [field.name for field in _stored(hint)]
+        return hint(**{name: _restored(hints[name], state[name]) for name in names})
+    if origin is tuple:
+        is_uniform = len(arguments) == 2 and arguments[1] is Ellipsis
+        each = [arguments[0]] * len(state) if is_uniform else arguments
+        return tuple(_restored(one, item) for one, item in zip(each, state, strict=True))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        of_key, of_item = arguments
+        return {_key(of_key, key): _restored(of_item, item) for key, item in state.items()}
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return [_restored(arguments[0], item) for item in state]
+    if hint is np.ndarray and not isinstance(state, np.ndarray):
+        return state.cpu().numpy()  # files hold tensors
+    return state
+
+
+def _key(kind: Any, key: Any) -> Any:
+    """A key of a mapping: JSON knows text only."""
+    return kind(key) if kind in (int, float) else key
