@@ -24,7 +24,7 @@ def to_state(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_state(getattr(value, field.name)) for field in _stored(value)}
     if isinstance(value, Mapping):
-        return {key: to_state(item) for key, item in value.items()}
+        return {str(key): to_state(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_state(item) for item in value]
     if isinstance(value, np.generic):
@@ -62,7 +62,7 @@ def _restored(hint: Any, state: Any) -> Any:
             return None
         candidates = [each for each in arguments if each is not type(None)]
         return _restored(candidates[0], state) if len(candidates) == 1 else state
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         hints = get_type_hints(hint)
         names = [field.name for field in _stored(hint)]
         return hint(**{name: _restored(hints[name], state[name]) for name in names})
