@@ -73,7 +73,7 @@ bench-ood: setup
 
 # The paper's experiments: what results/ lacks is run, which takes hours if it is empty.
 reproduce: setup
-	$(BIN)/python -m reproduction all --page docs/paper.md --readme README.md
+	$(BIN)/python -m reproduction all --page docs/paper.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site

@@ -54,9 +54,6 @@ def reproduce(
         Path | None,
         typer.Option(help="Also write the claims to this file, and the pages beside it."),
     ] = None,
-    readme: Annotated[
-        Path | None, typer.Option(help="Also write the tables of this README.")
-    ] = None,
 ) -> None:
     """Run an experiment of the paper, print its table and draw its figures.
 
@@ -95,11 +92,6 @@ def reproduce(
         write_readings(folder, page.with_name("readings.md"))
         write_tables(folder, page.parent)
         typer.echo(f"wrote {page} and the pages beside it")
-    if readme is not None:
-        from reproduction.pages.readme_tables import write_readme
-
-        write_readme(folder, readme)
-        typer.echo(f"wrote {readme}")
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from reproduction.pages.claims import (
 from reproduction.pages.figures import figure_names
 from reproduction.pages.further_claims import FURTHER_CLAIMS
 from reproduction.pages.image_claims import IMAGE_CLAIMS
+from reproduction.pages.overview import overview
 from reproduction.pages.plane_claims import PLANE_CLAIMS
 from reproduction.pages.tables import markdown_table
 from reproduction.pages.wine_claims import WINE_CLAIMS
@@ -39,7 +40,7 @@ def write_page(folder: Path, page: Path) -> None:
 
 def page_text(results: Results, folder: Path, page: Path) -> str:
     """The page as Markdown."""
-    lines = [_OPENING]
+    lines = [_OPENING, overview(results)]
     verdicts = [_verdicts(claim, results) for claim in CLAIMS]
     lines += ["| claim | where | the paper's recipe | our default |", "|---|---|---|---|"]
     for claim, (paper, ours) in zip(CLAIMS, verdicts, strict=True):

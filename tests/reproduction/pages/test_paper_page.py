@@ -23,7 +23,6 @@ from reproduction.pages.claims import (
 from reproduction.pages.names import baselines
 from reproduction.pages.paper_page import CLAIMS, page_text
 from reproduction.pages.readings_page import distance, readings_text
-from reproduction.pages.readme_tables import readme_text
 from reproduction.pages.tables import number, spread
 from reproduction.run import _is_done
 
@@ -47,10 +46,8 @@ def test_the_page_in_the_docs_is_the_one_these_records_give():
     assert page.read_text() == page_text(Results(RESULTS), RESULTS, page)
 
 
-def test_readings_and_the_readme_are_those_these_records_give():
+def test_readings_are_those_these_records_give():
     assert (ROOT / "docs" / "readings.md").read_text() == readings_text(RESULTS)
-    readme = (ROOT / "README.md").read_text()
-    assert readme == readme_text(Results(RESULTS), readme)
 
 
 @pytest.mark.parametrize("name", PAGES)
