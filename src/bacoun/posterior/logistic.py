@@ -171,9 +171,18 @@ class SoftmaxRegression:
         """The diagonal blocks (K-1, r, r) of `hessian`, one per contrast."""
         n_columns, r = self.shape
         blocks = torch.zeros(n_columns, r, r, dtype=torch.float64, device=weights.device)
-        for features, covariance in self._curvatures(weights):
+        columns = contrasts(self.n_classes).to(self.features)
+        for start in range(0, len(self.features), _CHUNK_ROWS):
+            features = self.features[start : start + _CHUNK_ROWS]
+            variance = features.new_zeros(len(features), n_columns)
+            for draw in weights.to(features).unbind(dim=2):
+                p = (features @ draw.T @ columns.T).softmax(dim=1)
+                variance += p @ columns.square() - (p @ columns).square()
+            variance /= weights.shape[2]
+            if self.sample_weight is not None:
+                variance *= self.sample_weight[start : start + _CHUNK_ROWS, None]
             for k in range(n_columns):
-                blocks[k] += features.T @ (covariance[:, k, k, None] * features)
+                blocks[k] += features.T @ (variance[:, k, None] * features)
         blocks.diagonal(dim1=1, dim2=2).add_(1 / self.prior_scale**2)
         return blocks
 

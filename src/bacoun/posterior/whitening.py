@@ -16,7 +16,8 @@ _MAX_NEWTON = 4_000_000_000  # multiply-adds of a Hessian; about a second
 _MAX_NEWTON_STEPS = 50
 _NEWTON_TOLERANCE = 1e-8  # of the log density, in nats
 _SMALLEST_STEP = 1e-3
-_MAX_FULL = 10_000  # dimensions; beyond, one factor for each contrast
+# Beyond so many dimensions or contrasts, one factor for each contrast; a full one takes minutes.
+_MAX_FULL, _MAX_FULL_CONTRASTS = 10_000, 100
 
 
 def find_mode(
@@ -150,11 +151,11 @@ def whiten(posterior: SoftmaxRegression, draws: Tensor, *, full: bool | None = N
         The mode alone (B = 1), or points that represent the posterior better.
     full : bool, optional
         One factor for all contrasts (True) or one for each (False). None: full up to 10,000
-        dimensions.
+        dimensions and 100 contrasts.
     """
     n_columns, r = posterior.shape
     if full is None:
-        full = n_columns * r <= _MAX_FULL
+        full = n_columns * r <= _MAX_FULL and n_columns <= _MAX_FULL_CONTRASTS
     hessians = posterior.hessian(draws)[None] if full else posterior.hessian_blocks(draws)
     lower = torch.linalg.cholesky(hessians)
     del hessians  # several hundred MB at 10,000 dimensions
