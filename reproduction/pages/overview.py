@@ -37,10 +37,10 @@ points where the label has an entropy below 0.05; *Middle*, above 0.5, where cla
 the grid [15, 17.5]². Its means are twice those the paper prints: as printed, no classifier could
 exceed an accuracy of 0.746, and the paper reports 0.94. *Held-out* wines are of classes 3, 4, 8, 9;
 *OOD* wines have ten standard deviations added to their first column."""
-_CLOSING = """*Shifted*: means over 22 labeled shifts of the test images (blur, rotation, noise, translation,
-contrast, USPS). *AUROC*: against images from other data sets, of our `ood_score`, and of the better
-of total and epistemic uncertainty for the others. The main difference between the paper's recipe and
-our default is doubt (`ood_prior`): [doubt.md](doubt.md).
+_CLOSING = """*Shifted*: means over 22 labeled shifts of the test images (blur, rotation, noise,
+translation, contrast, USPS). *AUROC*: against images from other data sets, of our `ood_score`, and
+of the better of total and epistemic uncertainty for the others. The main difference between the
+paper's recipe and our default is doubt (`ood_prior`): [doubt.md](doubt.md).
 
 ## Claims
 """
