@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector
 
-from bacoun.baselines.networks import Network, NetworkDraws, check_body
-from bacoun.engine.progress import progress_bars
-from bacoun.engine.randomness import as_generator, draw_seed, seeded, threads_for
+from bacoun.baselines.networks import Count, Network, NetworkDraws, Positive, check_body
+from bacoun.engine.progress import BarFor
+from bacoun.engine.randomness import draw_seed, seeded, threads_for
 from bacoun.engine.training import OnEpoch
 from bacoun.features.networks import make_body
 
@@ -54,14 +53,8 @@ class BNN(NetworkDraws):
         Step size of Adam.
     n_draws : int
         Number S of draws.
-    standardize : bool
-        Scale each input, or each channel of images, to zero mean and unit variance.
-    random_state : int, RandomState, Generator or None
-        Seed of the fit. Global random streams are not touched.
-    verbose : bool
-        Show progress bars on stderr.
-    device : str
-        Torch device of the model, such as "cpu".
+
+    Other settings are those of `Baseline`.
 
     Attributes
     ----------
@@ -73,25 +66,23 @@ class BNN(NetworkDraws):
 
     body: str = "auto"
     hidden: Sequence[int] = (512, 512, 512, 512)
-    prior_scale: float = 1.0
+    prior_scale: Positive = 1.0
     fan_in: bool = True
     kl_warmup: float = 0.2
-    n_iterations: int = 10_000
-    batch_size: int = 256
+    n_iterations: Count = 10_000
+    batch_size: Count = 256
     learning_rate: float = 1e-2
-    n_draws: int = 200
+    n_draws: Count = 200
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        pyro = _pyro()
+    def _check_settings(self) -> None:
+        _pyro()
         check_body(self.body)
-        self._check_counts("n_iterations", "batch_size", "n_draws")
-        if not self.prior_scale > 0:
-            raise ValueError(f"prior_scale must be positive; got {self.prior_scale!r}.")
+        super()._check_settings()
         if not 0 <= self.kl_warmup < 1:
             raise ValueError(f"kl_warmup must satisfy 0 <= kl_warmup < 1; got {self.kl_warmup!r}.")
-        points, labels = self._validated(X, y)
-        generator = as_generator(self.random_state)
+
+    def _fit(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
+        pyro = _pyro()
         with seeded(generator):
             body = make_body(self.body, points.shape[1:], self.hidden, 0.0)
             width = body(points[:1].cpu()).shape[1]
@@ -100,7 +91,6 @@ class BNN(NetworkDraws):
         # Flattening all weights into one vector needs contiguous tensors.
         self.module_.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         with (
-            progress_bars(self.verbose) as bar_for,
             pyro.get_param_store().scope(),  # restores the caller's parameters
             pyro.validation_enabled(False),  # would check all weights in each step
             seeded(generator),  # Pyro uses the global stream
@@ -108,7 +98,6 @@ class BNN(NetworkDraws):
         ):
             self._infer(pyro, points, labels, generator, bar_for("weights"))
         self.seeds_ = [draw_seed(generator) for _ in range(self.n_draws)]
-        return self
 
     def _infer(
         self,
