@@ -16,10 +16,8 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector
 
-from bacoun.baselines.networks import Count, Network, NetworkDraws, Positive, check_body
-from bacoun.engine.progress import BarFor
+from bacoun.baselines.networks import Count, Network, NetworkDraws, Positive, Run, check_body
 from bacoun.engine.randomness import draw_seed, seeded, threads_for
-from bacoun.engine.training import OnEpoch
 from bacoun.features.networks import make_body
 
 # Initial standard deviation relative to the prior's; if larger, noise dominates the gradient.
@@ -29,6 +27,8 @@ _INITIAL_SCALE = 0.05
 @dataclass(kw_only=True, repr=False, eq=False)
 class BNN(NetworkDraws):
     """Draws are networks whose weights come from a mean-field Gaussian posterior.
+
+    Settings that are not listed are those of `Baseline`.
 
     Parameters
     ----------
@@ -53,8 +53,6 @@ class BNN(NetworkDraws):
         Step size of Adam.
     n_draws : int
         Number S of draws.
-
-    Other settings are those of `Baseline`.
 
     Attributes
     ----------
@@ -81,8 +79,8 @@ class BNN(NetworkDraws):
         if not 0 <= self.kl_warmup < 1:
             raise ValueError(f"kl_warmup must satisfy 0 <= kl_warmup < 1; got {self.kl_warmup!r}.")
 
-    def _fit(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
-        pyro = _pyro()
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
+        pyro, generator = _pyro(), run.generator
         with seeded(generator):
             body = make_body(self.body, points.shape[1:], self.hidden, 0.0)
             width = body(points[:1].cpu()).shape[1]
@@ -96,17 +94,10 @@ class BNN(NetworkDraws):
             seeded(generator),  # Pyro uses the global stream
             threads_for(self.batch_size * parameters_to_vector(self.module_.parameters()).numel()),
         ):
-            self._infer(pyro, points, labels, generator, bar_for("weights"))
+            self._infer(pyro, points, labels, run)
         self.seeds_ = [draw_seed(generator) for _ in range(self.n_draws)]
 
-    def _infer(
-        self,
-        pyro: Any,
-        points: Tensor,
-        labels: Tensor,
-        generator: Generator,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _infer(self, pyro: Any, points: Tensor, labels: Tensor, run: Run) -> None:
         """Maximize the ELBO, with an exact KL term and a sampled likelihood."""
         from pyro import distributions as dist
 
@@ -132,10 +123,10 @@ class BNN(NetworkDraws):
 
         optimizer = pyro.optim.Adam({"lr": self.learning_rate, "fused": True})
         inference = pyro.infer.SVI(model, guide, optimizer, pyro.infer.TraceMeanField_ELBO())
-        self.elbo_ = []
+        self.elbo_, on_epoch = [], run.bar_for("weights")
         n_warmup = self.kl_warmup * self.n_iterations
         for iteration in range(self.n_iterations):
-            rows = torch.randint(len(points), (self.batch_size,), generator=generator)
+            rows = torch.randint(len(points), (self.batch_size,), generator=run.generator)
             kl_weight = min(1.0, (iteration + 1) / n_warmup) if n_warmup else 1.0
             self.elbo_.append(-inference.step(rows.to(points.device), kl_weight))
             if on_epoch is not None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.distributions import MultivariateNormal
 
+from bacoun.baselines.networks import Run
 from bacoun.baselines.residual import ResidualClassifier
-from bacoun.engine.progress import BarFor
 
 # Added to the diagonal of covariances, the first that is enough: classes with fewer rows than
 # features have singular ones.
@@ -24,15 +24,11 @@ class DDU(ResidualClassifier):
     """A softmax for the classes, and the density of the features for what is unfamiliar.
 
     The features are those of a residual network that keeps distances. There is a single draw, so
-    epistemic uncertainty is 0 and aleatoric uncertainty the softmax's entropy. The OOD score is
-    minus the log density of the features.
-
-    The settings are those of `ResidualClassifier`, `SingleNetwork` and `Baseline`.
+    epistemic uncertainty is 0. The OOD score is minus the log density of the features.
+    The settings are those of `ResidualClassifier`.
 
     Attributes
     ----------
-    module_ : torch.nn.Sequential
-        The residual network, from points (n, D) to features (n, L), and the linear classifier.
     log_prior_ : Tensor of shape (K,)
         Log of the share of each class.
     center_, root_ : Tensor of shape (K, L) and (K, L, L)
@@ -44,8 +40,8 @@ class DDU(ResidualClassifier):
     def _build(self, n_inputs: int) -> None:
         self._new_network(self._residual_network(n_inputs), self.width)
 
-    def _learn(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
-        self._train_network(self._log_loss, points, labels, generator=generator, bar_for=bar_for)
+    def _learn(self, points: Tensor, labels: Tensor, run: Run) -> None:
+        self._train_network(run, self._log_loss, points, labels)
         features, _ = self._features_and_logits(points)
         self._fit_gaussians([features[labels == k] for k in range(len(self.classes_))])
 

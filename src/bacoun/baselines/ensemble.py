@@ -9,9 +9,8 @@ from typing import Any
 from joblib import Parallel, delayed, effective_n_jobs
 from torch import Generator, Tensor
 
-from bacoun.baselines.networks import Count, Network, NetworkDraws, check_body
+from bacoun.baselines.networks import Count, Network, NetworkDraws, Run, check_body
 from bacoun.engine.nested import NestedSettings
-from bacoun.engine.progress import BarFor
 from bacoun.engine.randomness import draw_seed
 from bacoun.engine.training import OnEpoch
 from bacoun.features import LearnedFeatures
@@ -20,6 +19,8 @@ from bacoun.features import LearnedFeatures
 @dataclass(kw_only=True, repr=False, eq=False)
 class DeepEnsemble(NestedSettings, NetworkDraws):
     """Draws are networks of equal weight, with different initial weights and mini-batches.
+
+    Settings that are not listed are those of `Baseline`.
 
     Parameters
     ----------
@@ -31,8 +32,6 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
     n_jobs : int, optional
         Number of processes that train networks in parallel. None: one, or as many as
         `joblib.parallel_config` says, such as the workers of a Dask cluster.
-
-    Other settings are those of `Baseline`.
 
     Attributes
     ----------
@@ -53,12 +52,12 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
         check_body(self._part("network").body)
         super()._check_settings()
 
-    def _fit(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
-        seeds = [draw_seed(generator) for _ in range(self.n_members)]
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
+        seeds = [draw_seed(run.generator) for _ in range(self.n_members)]
         is_here = effective_n_jobs(self.n_jobs) == 1  # others cannot draw on this terminal
         self.members_ = Parallel(n_jobs=self.n_jobs)(
             delayed(self._fit_member)(
-                points, labels, seed, bar_for(f"network {number}") if is_here else None
+                points, labels, seed, run.bar_for(f"network {number}") if is_here else None
             )
             for number, seed in enumerate(seeds, start=1)
         )

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
-from bacoun.baselines.networks import Baseline, Count
-from bacoun.engine.progress import BarFor
+from bacoun.baselines.networks import Baseline, Count, Run
 from bacoun.engine.randomness import draw_seed, threads_for
 from bacoun.engine.training import train
 
@@ -33,6 +32,8 @@ class GP(Baseline):
     Zero mean, and a squared exponential kernel with an output scale and length scales; both are
     learned for each class, together with inducing points initialized at data points.
 
+    Settings that are not listed are those of `Baseline`.
+
     Parameters
     ----------
     n_inducing : int
@@ -47,8 +48,6 @@ class GP(Baseline):
         Step size of Adam.
     n_draws : int
         Number S of draws.
-
-    Other settings are those of `Baseline`.
 
     Attributes
     ----------
@@ -75,9 +74,10 @@ class GP(Baseline):
         _check_gpytorch()
         super()._check_settings()
 
-    def _fit(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
         points = points.flatten(1).double()  # kernel matrices are nearly singular
         n_points, n_classes = len(points), len(self.classes_)
+        generator = run.generator
         chosen = torch.randperm(n_points, generator=generator)[: self.n_inducing]
         latent = _latent_functions(points, chosen, n_classes, self.ard)
 
@@ -99,7 +99,7 @@ class GP(Baseline):
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 generator=generator,
-                on_epoch=bar_for("latents"),
+                on_epoch=run.bar_for("latents"),
             )
         self.elbo_ = [-n_points * loss for loss in history.train]
         self._keep(latent)

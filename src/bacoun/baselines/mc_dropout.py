@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from bacoun.baselines.networks import Count, Network, NetworkDraws, check_body
+from bacoun.baselines.networks import Count, Network, NetworkDraws, Run, check_body
 from bacoun.engine.nested import NestedSettings
-from bacoun.engine.progress import BarFor
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
 
@@ -24,6 +23,8 @@ class MCDropout(NestedSettings, NetworkDraws):
     Each draw has one set of masks for all points, drawn in `fit`: its predictions are a smooth
     function of the inputs, and repeated calls agree.
 
+    Settings that are not listed are those of `Baseline`.
+
     Parameters
     ----------
     network : LearnedFeatures, optional
@@ -32,8 +33,6 @@ class MCDropout(NestedSettings, NetworkDraws):
         units, a rate of 0.2, and 500 epochs.
     n_draws : int
         Number S of draws.
-
-    Other settings are those of `Baseline`.
 
     Attributes
     ----------
@@ -56,12 +55,12 @@ class MCDropout(NestedSettings, NetworkDraws):
         check_body(self._part("network").body)
         super()._check_settings()
 
-    def _fit(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
         network = self._part("network")
         self.network_ = network.fit(
-            points, labels, generator=generator, on_epoch=bar_for("network")
+            points, labels, generator=run.generator, on_epoch=run.bar_for("network")
         )
-        self.masks_ = [self._masks(generator) for _ in range(self.n_draws)]
+        self.masks_ = [self._masks(run.generator) for _ in range(self.n_draws)]
 
     def _masks(self, generator: Generator) -> list[Tensor]:
         """A vector for each dropout: 0 for dropped units, 1 / (1 - rate) for the others."""

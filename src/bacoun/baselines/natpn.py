@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 from scipy.special import gammaincinv
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.distributions import Dirichlet
 from torch.nn.functional import softplus
 
-from bacoun.baselines.networks import Count, SingleNetwork
-from bacoun.engine.progress import BarFor
+from bacoun.baselines.networks import Count, Run, SingleNetwork
 from bacoun.features.networks import perceptron
 
 _LARGEST_LOG_EVIDENCE = 30.0  # in absolute value, so that a Dirichlet stays within numbers
@@ -31,6 +30,9 @@ class NatPN(SingleNetwork):
     data it vanishes, and predictions return to the prior. Probabilities and uncertainty are exact
     moments of the Dirichlet; only `predict_proba_samples` draws from it. The OOD score is minus the
     log evidence.
+
+    Settings that are not listed are those of `SingleNetwork`. The `epochs` count once for the
+    network, and once more for the flow, which is trained further at the end.
 
     Parameters
     ----------
@@ -50,15 +52,10 @@ class NatPN(SingleNetwork):
         Stop early once the loss of a held-out tenth of the points has not improved for this many
         epochs. None: train on all points for all epochs.
 
-    Other settings are those of `SingleNetwork` and `Baseline`. The `epochs` count once for the
-    network, and once more for the flow, which is trained further at the end.
-
     Attributes
     ----------
-    module_ : torch.nn.Sequential
-        The encoder, from points (n, D) to latent positions (n, H), and the linear classifier.
     flow_ : RadialFlow
-        Density of latent positions.
+        Density of latent positions, the features of `module_`.
     """
 
     hidden: Sequence[int] = (64, 64, 64)
@@ -83,47 +80,36 @@ class NatPN(SingleNetwork):
         self._new_network(encoder, self.n_latent)
         self.flow_ = RadialFlow(self.n_latent, self.n_flow_layers).to(self.device)
 
-    def _learn(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
+    def _learn(self, points: Tensor, labels: Tensor, run: Run) -> None:
         together = nn.ModuleList([self.module_, self.flow_])
-        self._train_flow(
-            self._encoded(points),
-            epochs=self.warmup_epochs,
-            generator=generator,
-            on_epoch=bar_for("warm-up"),
-        )
+        self._train_flow(run, "warm-up", self._encoded(points), epochs=self.warmup_epochs)
         history = self._train(
-            together,
-            self._bayesian_loss,
-            points,
-            labels,
-            patience=self.patience,
-            generator=generator,
-            on_epoch=bar_for("network"),
+            run, "network", together, self._bayesian_loss, points, labels, patience=self.patience
         )
-        is_held_out = torch.zeros(len(points), dtype=torch.bool)
-        is_held_out[history.held_out_rows] = True
-        latents = self._encoded(points)
-        self._train_flow(
-            latents[~is_held_out],
-            patience=self.patience if is_held_out.any() else None,
-            held_out=[latents[is_held_out]],
-            generator=generator,
-            on_epoch=bar_for("flow"),
-        )
+        latents, rows = self._encoded(points), history.held_out_rows
+        is_held_out = torch.zeros(len(points), dtype=torch.bool).index_fill(0, rows, True)
+        patience = self.patience if len(rows) > 0 else None
+        held_out = [latents[is_held_out]]
+        self._train_flow(run, "flow", latents[~is_held_out], patience=patience, held_out=held_out)
         together.double()
         # Quantiles of the draws, the same for all rows, so that draws are smooth in the inputs.
         shape = (self.n_draws, 1, len(self.classes_))
-        self.levels_ = torch.rand(shape, generator=generator, dtype=torch.float64)
+        self.levels_ = torch.rand(shape, generator=run.generator, dtype=torch.float64)
 
     @torch.no_grad()
     def _encoded(self, points: Tensor) -> Tensor:
         latents: Tensor = self.module_[0](points)
         return latents
 
-    def _train_flow(self, latents: Tensor, **settings: Any) -> None:
+    def _train_flow(self, run: Run, bar: str, latents: Tensor, **settings: Any) -> None:
         """Maximize the likelihood of latent positions (N, H), with the encoder as it is."""
         self._train(
-            self.flow_, lambda batch: -self.flow_.log_prob(batch).mean(), latents, **settings
+            run,
+            bar,
+            self.flow_,
+            lambda batch: -self.flow_.log_prob(batch).mean(),
+            latents,
+            **settings,
         )
 
     def _bayesian_loss(self, batch: Tensor, targets: Tensor) -> Tensor:

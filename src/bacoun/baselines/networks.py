@@ -31,6 +31,14 @@ Network = Callable[[Tensor], Tensor]
 """From points (n, D), or their image under `_shared`, to logits (n, K)."""
 
 
+@dataclass(frozen=True)
+class Run:
+    """What a fit gets beside the data."""
+
+    generator: Generator
+    bar_for: BarFor
+
+
 @dataclass(kw_only=True, repr=False, eq=False)
 class Baseline(BayesianClassifier):
     """What the baselines have in common: these settings, and the course of `fit`.
@@ -57,7 +65,7 @@ class Baseline(BayesianClassifier):
         self._check_settings()
         points, labels = self._validated(X, y)
         with progress_bars(self.verbose) as bar_for:
-            self._fit(points, labels, as_generator(self.random_state), bar_for)
+            self._fit(points, labels, Run(as_generator(self.random_state), bar_for))
         return self
 
     def _check_settings(self) -> None:
@@ -73,7 +81,7 @@ class Baseline(BayesianClassifier):
             if kind == "Positive" and not value > 0:
                 raise ValueError(f"{field.name} must be positive; got {value!r}.")
 
-    def _fit(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
         """Fit to standardized points (N, D), or (N, C, H, W), and class indices (N,)."""
         raise NotImplementedError
 
@@ -144,6 +152,8 @@ class SingleNetwork(Baseline):
     `_unfamiliarity`. Images are flattened. Unless `_samples` says otherwise there is a single draw,
     the softmax, so epistemic uncertainty is 0 and aleatoric uncertainty the softmax's entropy.
 
+    Settings that are not listed are those of `Baseline`.
+
     Parameters
     ----------
     epochs : int, optional
@@ -152,23 +162,28 @@ class SingleNetwork(Baseline):
         Rows in a mini-batch.
     learning_rate : float
         Step size of Adam.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Sequential
+        The body, from points (n, D) to features (n, L), and the linear classifier.
     """
 
     epochs: Count | None = None
     batch_size: Count = 64
     learning_rate: float = 1e-3
 
-    def _fit(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
         points = points.flatten(1)
-        with seeded(generator):
+        with seeded(run.generator):
             self._build(points.shape[1])
-        self._learn(points, labels, generator, bar_for)
+        self._learn(points, labels, run)
 
     def _build(self, n_inputs: int) -> None:
         """Call `_new_network`, within `seeded`."""
         raise NotImplementedError
 
-    def _learn(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
+    def _learn(self, points: Tensor, labels: Tensor, run: Run) -> None:
         """Train on points (N, D) and labels (N,), and turn to double precision."""
         raise NotImplementedError
 
@@ -178,13 +193,21 @@ class SingleNetwork(Baseline):
         self.module_ = nn.Sequential(body, head).to(self.device)
 
     def _train(
-        self, module: nn.Module, loss: Callable[..., Tensor], *data: Tensor, **settings: Any
+        self,
+        run: Run,
+        bar: str,
+        module: nn.Module,
+        loss: Callable[..., Tensor],
+        *data: Tensor,
+        **settings: Any,
     ) -> History:
         """Call `train` with the settings of this classifier, unless others are given."""
-        own = {
+        own: dict[str, Any] = {
             "epochs": self.epochs or default_epochs(len(data[0]), self.batch_size),
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
+            "generator": run.generator,
+            "on_epoch": run.bar_for(bar),
         }
         n_weights = sum(weight.numel() for weight in module.parameters())
         with threads_for(self.batch_size * n_weights):

@@ -16,14 +16,14 @@ from bacoun.protocols import FeatureMap, LastLayer
 class NLM(BaCOUnClassifier):
     """A Bayesian linear classifier on the last hidden layer of a network that saw no edge points.
 
+    Settings that are not listed are those of `BaCOUnClassifier`.
+
     Parameters
     ----------
     features : "learned", torch.nn.Module or FeatureMap
         The network that learns the features. A module becomes the network's body.
     posterior : "hmc", "nuts", "mean-field", "laplace" or LastLayer
         Inference of the posterior over linear classifiers on the frozen features.
-
-    Other settings are those of `BaCOUnClassifier`.
     """
 
     def __init__(

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn.functional import linear, normalize, relu
 
-from bacoun.baselines.networks import Count, Positive, SingleNetwork
-from bacoun.engine.progress import BarFor
+from bacoun.baselines.networks import Count, Positive, Run, SingleNetwork
 from bacoun.features.networks import Dropout
 
 _FIRST_ITERATIONS = 15  # of the power method; each training step adds one
@@ -19,6 +18,8 @@ _FIRST_ITERATIONS = 15  # of the power method; each training step adds one
 @dataclass(kw_only=True, repr=False, eq=False)
 class ResidualClassifier(SingleNetwork):
     """A classifier on a residual network.
+
+    Settings that are not listed are those of `SingleNetwork`.
 
     Parameters
     ----------
@@ -33,8 +34,6 @@ class ResidualClassifier(SingleNetwork):
     patience : int, optional
         Stop early once the log loss of a held-out tenth of the points has not improved for this
         many epochs. None: train on all points for all epochs.
-
-    Other settings are those of `SingleNetwork` and `Baseline`.
     """
 
     width: Count = 128
@@ -48,19 +47,10 @@ class ResidualClassifier(SingleNetwork):
             n_inputs, self.width, self.n_layers, self.spectral_bound, self.dropout
         )
 
-    def _train_network(
-        self, loss: Callable[..., Tensor], *data: Tensor, generator: Generator, bar_for: BarFor
-    ) -> None:
+    def _train_network(self, run: Run, loss: Callable[..., Tensor], *data: Tensor) -> None:
         """Minimize the loss of points (N, D) and labels (N,); the bounds are exact afterwards."""
-        self._train(
-            self.module_,
-            loss,
-            *data,
-            patience=self.patience,
-            held_out_loss=self._log_loss,
-            generator=generator,
-            on_epoch=bar_for("network"),
-        )
+        early = {"patience": self.patience, "held_out_loss": self._log_loss}
+        self._train(run, "network", self.module_, loss, *data, **early)
         for layer in self.module_.double().modules():
             if isinstance(layer, BoundedLinear):
                 layer.settle()

@@ -10,11 +10,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
-from bacoun.baselines.networks import Count, Positive
+from bacoun.baselines.networks import Count, Positive, Run
 from bacoun.baselines.residual import ResidualClassifier
-from bacoun.engine.progress import BarFor
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -25,6 +24,8 @@ class SNGP(ResidualClassifier):
     Laplace's method, with one covariance for all classes. The OOD score is the paper's
     Dempster-Shafer uncertainty K / (K + sum of exp(logits)), with logits that shrink as their
     variance grows.
+
+    Settings that are not listed are those of `ResidualClassifier`.
 
     Parameters
     ----------
@@ -38,12 +39,8 @@ class SNGP(ResidualClassifier):
     n_draws : int
         Number S of draws.
 
-    Other settings are those of `ResidualClassifier`, `SingleNetwork` and `Baseline`.
-
     Attributes
     ----------
-    module_ : torch.nn.Sequential
-        The body, from points (n, D) to random features (n, M), and their linear classifier.
     root_ : Tensor of shape (M, M)
         Cholesky factor of the posterior precision of a class's weights.
     """
@@ -59,18 +56,16 @@ class SNGP(ResidualClassifier):
         kernel = RandomFeatures(self.width, self.n_random_features, length_scale)
         self._new_network(nn.Sequential(residual, kernel), self.n_random_features, bias=False)
 
-    def _learn(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
+    def _learn(self, points: Tensor, labels: Tensor, run: Run) -> None:
         def negative_log_posterior(batch: Tensor, targets: Tensor) -> Tensor:
             weights = self.module_[1].get_parameter("weight")
             prior = self.ridge / 2 * weights.square().sum()
             return self._log_loss(batch, targets) + prior / len(points)
 
-        self._train_network(
-            negative_log_posterior, points, labels, generator=generator, bar_for=bar_for
-        )
+        self._train_network(run, negative_log_posterior, points, labels)
         self.root_ = torch.linalg.cholesky(self._precision(points))
         shape = (self.n_draws, 1, len(self.classes_))
-        self.eps_ = torch.randn(shape, generator=generator, dtype=torch.float64).to(self.device)
+        self.eps_ = torch.randn(shape, generator=run.generator, dtype=torch.float64).to(self.device)
 
     def _precision(self, points: Tensor) -> Tensor:
         """Posterior precision (M, M) of the weights, by Laplace's method."""

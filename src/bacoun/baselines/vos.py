@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import torch
 from scipy.special import gammainccinv
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
-from bacoun.baselines.networks import Count, SingleNetwork
-from bacoun.engine.progress import BarFor
+from bacoun.baselines.networks import Count, Run, SingleNetwork
 from bacoun.engine.training import mean_log_loss
 from bacoun.features.learned import default_epochs
 from bacoun.features.networks import perceptron
@@ -29,6 +28,8 @@ class VOS(SingleNetwork):
     Virtual outliers are unlikely draws from one Gaussian for each class, fitted to the latest
     features of the class, with a common covariance. There is a single draw of the probabilities, so
     epistemic uncertainty is 0. The OOD score is the logistic's log-odds of outliers against data.
+
+    Settings that are not listed are those of `SingleNetwork`.
 
     Parameters
     ----------
@@ -45,12 +46,8 @@ class VOS(SingleNetwork):
     weight_decay : float
         Weight decay: half of it times the squared weights is added to the mean loss.
 
-    Other settings are those of `SingleNetwork` and `Baseline`.
-
     Attributes
     ----------
-    module_ : torch.nn.Sequential
-        The body, from points (n, D) to features (n, L), and the linear classifier.
     logistic_ : torch.nn.Linear
         From the negative energy of a point to the log-odds of data against outliers.
     """
@@ -76,24 +73,16 @@ class VOS(SingleNetwork):
         nn.init.ones_(self.logistic_.weight)
         nn.init.zeros_(self.logistic_.bias)
 
-    def _learn(self, points: Tensor, labels: Tensor, generator: Generator, bar_for: BarFor) -> None:
+    def _learn(self, points: Tensor, labels: Tensor, run: Run) -> None:
         epochs = self.epochs or default_epochs(len(points), self.batch_size)
         before = round(self.outlier_start * epochs)
         both = nn.ModuleList([self.module_, self.logistic_])
-        for module, new_loss, n_epochs, bar in (
-            (self.module_, lambda *_: self._log_loss, before, "network"),
-            (both, self._loss_with_outliers, epochs - before, "outliers"),
-        ):
-            self._train(
-                module,
-                new_loss(points, labels),
-                points,
-                labels,
-                epochs=n_epochs,
-                l2=self.weight_decay * len(points),
-                generator=generator,
-                on_epoch=bar_for(bar),
-            )
+        decay = {"l2": self.weight_decay * len(points)}
+        self._train(
+            run, "network", self.module_, self._log_loss, points, labels, epochs=before, **decay
+        )
+        loss = self._loss_with_outliers(points, labels)
+        self._train(run, "outliers", both, loss, points, labels, epochs=epochs - before, **decay)
         both.double()
 
     def _loss_with_outliers(
