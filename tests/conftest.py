@@ -1,5 +1,7 @@
-"""What the tests of the classifier share: a small problem, and settings that fit in a moment."""
+"""What all tests share: hypothesis's settings, a small problem, and a fit of a moment."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,19 @@ from bacoun.boundary import FlowShell
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
 
-# A busy machine is no bug: nothing is timed in a test.
+# A busy machine is no bug: nothing is timed in a test. CI tries the same examples in every run.
 settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "untimed")
+
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What tests the paper and the benchmarks is marked `paper`: for `make test-paper`."""
+    for item in items:
+        if {"reproduction", "benchmarks"} & {*item.path.relative_to(ROOT).parts}:
+            item.add_marker(pytest.mark.paper)
 
 
 @pytest.fixture(scope="session")
