@@ -1,6 +1,6 @@
-"""Lines of the package drawn at random: can a maintainer say which room it is, what may be touched?
+"""Draw lines of the package at random, to judge which room each is and what may be touched.
 
-    python -m benchmarks.random_lines --seed 0 --n 12
+python -m benchmarks.random_lines --seed 0 --n 12
 """
 
 from __future__ import annotations

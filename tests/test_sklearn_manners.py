@@ -39,9 +39,7 @@ def tiny(**settings):
 unsettled = pytest.mark.filterwarnings(
     f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning"
 )
-EXPECTED = {
-    "check_sample_weight_equivalence_on_dense_data": "mini-batches of other rows are drawn"
-}
+EXPECTED = {"check_sample_weight_equivalence_on_dense_data": "mini-batches of other rows are drawn"}
 
 
 @unsettled

@@ -59,9 +59,7 @@ def test_all_kinds_are_covered_here():
 
 # One for each base class: NetworkDraws and NestedSettings, SingleNetwork, Baseline alone.
 ONE_OF_EACH_BASE = ("ensemble", "vos", "gp")
-EXPECTED = {
-    "check_sample_weight_equivalence_on_dense_data": "mini-batches of other rows are drawn"
-}
+EXPECTED = {"check_sample_weight_equivalence_on_dense_data": "mini-batches of other rows are drawn"}
 
 
 @parametrize_with_checks(
