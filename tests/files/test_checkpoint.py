@@ -220,9 +220,7 @@ print(codes.count(-9))
 """
 
 
-def test_a_fit_killed_at_changes_of_its_checkpoint_ends_as_if_it_had_not_been(
-    moons, tmp_path
-):
+def test_a_fit_killed_at_changes_of_its_checkpoint_ends_as_if_it_had_not_been(moons, tmp_path):
     data = tmp_path / "data.npz"
     np.savez(data, X=moons[0], y=moons[1], grid=GRID)
     arguments = [str(tmp_path / "checkpoint"), str(data), str(tmp_path / "samples")]
