@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
-from sklearn.datasets import make_moons
+from sklearn.datasets import load_iris, make_moons
 
 from bacoun import BaCOUnClassifier
 from bacoun.boundary import FlowShell
@@ -49,6 +49,20 @@ def _fast(**settings: Any) -> BaCOUnClassifier:
 def fast() -> Any:
     """A function that builds a classifier which fits in a fraction of a second."""
     return _fast
+
+
+@pytest.fixture(scope="session")
+def fast_model(moons: tuple[np.ndarray, np.ndarray]) -> BaCOUnClassifier:
+    """Such a classifier, fitted to the moons once for all tests: look, do not change."""
+    return _fast().fit(*moons)
+
+
+@pytest.fixture(scope="session")
+def iris_model() -> Any:
+    """A table model of the irises, fitted once for all tests: look, do not change."""
+    from bacoun.tabular import TableModel
+
+    return TableModel.fit(load_iris(as_frame=True).frame, "target", classifier=_fast())
 
 
 @pytest.fixture(scope="session")

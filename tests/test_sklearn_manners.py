@@ -121,10 +121,9 @@ def test_cross_val_predict_scores_each_row_once(fast, moons):
     assert (probabilities.argmax(axis=1) == y).mean() > 0.75
 
 
-def test_scikit_learns_own_boundary_display_draws_it(fast, moons):
-    model = fast().fit(*moons)
+def test_scikit_learns_own_boundary_display_draws_it(fast_model, moons):
     display = DecisionBoundaryDisplay.from_estimator(
-        model, moons[0], response_method="predict_proba", grid_resolution=20
+        fast_model, moons[0], response_method="predict_proba", grid_resolution=20
     )
     assert display.response.shape[:2] == (20, 20)
     plt.close("all")
@@ -140,15 +139,16 @@ def test_permutation_importance_finds_the_column_that_matters(fast):
 
 
 @pytest.mark.parametrize("way", ["deepcopy", "joblib"])
-def test_a_copied_model_answers_to_the_bit(fast, moons, tmp_path, way):
-    model = fast().fit(*moons)
+def test_a_copied_model_answers_to_the_bit(fast_model, moons, tmp_path, way):
     if way == "deepcopy":
-        copied = copy.deepcopy(model)
+        copied = copy.deepcopy(fast_model)
     else:
-        joblib.dump(model, tmp_path / "model.joblib")
+        joblib.dump(fast_model, tmp_path / "model.joblib")
         copied = joblib.load(tmp_path / "model.joblib")
-    np.testing.assert_array_equal(copied.predict_proba(moons[0]), model.predict_proba(moons[0]))
-    np.testing.assert_array_equal(copied.log_density(moons[0]), model.log_density(moons[0]))
+    np.testing.assert_array_equal(
+        copied.predict_proba(moons[0]), fast_model.predict_proba(moons[0])
+    )
+    np.testing.assert_array_equal(copied.log_density(moons[0]), fast_model.log_density(moons[0]))
 
 
 def test_tags_and_metadata_say_what_is_true():

@@ -86,11 +86,11 @@ def visible(folder):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, fast):
+def folder(tmp_path_factory, iris_model):
     """A table to learn from, a model, and a longer table to score."""
     folder = tmp_path_factory.mktemp("killed")
     IRIS.to_csv(folder / "iris.csv", index=False)
-    TableModel.fit(IRIS, "target", classifier=fast()).save(folder / "model")
+    iris_model.save(folder / "model")
     many = IRIS.drop(columns="target").sample(N_MANY, replace=True, random_state=0)
     many.to_csv(folder / "many.csv", index=False)
     return folder
