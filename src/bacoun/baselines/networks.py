@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, get_type_hints
 
 import numpy as np
 import torch
@@ -70,16 +70,14 @@ class Baseline(BayesianClassifier):
 
     def _check_settings(self) -> None:
         """Refuse settings that cannot be meant, with a sentence."""
-        for field in fields(self):
-            kind, _, optional = str(field.type).partition(" | ")
-            value = getattr(self, field.name)
-            if value is None and optional:
-                continue
+        for name, kind in get_type_hints(type(self), include_extras=True).items():
+            value = getattr(self, name, None)
             is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-            if kind == "Count" and not (is_whole and value >= 1):
-                raise ValueError(f"{field.name} must be a positive whole number; got {value!r}.")
-            if kind == "Positive" and not value > 0:
-                raise ValueError(f"{field.name} must be positive; got {value!r}.")
+            is_count = kind == Count or (kind == Count | None and value is not None)
+            if is_count and not (is_whole and value >= 1):
+                raise ValueError(f"{name} must be a positive whole number; got {value!r}.")
+            if kind == Positive and not value > 0:
+                raise ValueError(f"{name} must be positive; got {value!r}.")
 
     def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
         """Fit to standardized points (N, D), or (N, C, H, W), and class indices (N,)."""
