@@ -1,12 +1,13 @@
 # Two commands do everything on a machine with Python 3.11+, make and a package index:
 #   make demo   fit three models on the GMM data, print the paper's rows beside ours, draw the figure
-#   make test   lint, types, import rules and all tests
+#   make test   lint, types, import rules, and the tests of the package
+# and what CI runs besides: make test-paper, the tests of the experiments and the benchmarks
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup demo browser test lint docs bench bench-ood reproduce made-tables fuzz hostile clean
+.PHONY: setup demo browser test test-package test-paper lint docs bench bench-ood reproduce made-tables fuzz hostile clean
 
 setup: $(VENV)/installed
 
@@ -39,9 +40,18 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Lint runs beside the tests, as mypy keeps one core busy only.
+test:
+	$(MAKE) --jobs 2 lint test-package
+
 # Two workers, one thread each: small torch models are fastest that way, and no test times anything.
-test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
+
+test-package: setup
+	$(PYTEST) -m "not paper" src tests --ignore tests/reproduction --ignore tests/benchmarks
+
+test-paper: setup
+	$(PYTEST) -m paper
 
 # The long form of a test: new tables, made at random, go the whole way from file to stored model.
 MADE_TABLES ?= 10000

@@ -1,20 +1,32 @@
-"""What the tests of the classifier share: a small problem, and settings that fit in a moment."""
+"""What all tests share: hypothesis's settings, a small problem, and a fit of a moment."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
-from sklearn.datasets import make_moons
+from sklearn.datasets import load_iris, make_moons
 
 from bacoun import BaCOUnClassifier
 from bacoun.boundary import FlowShell
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
 
-# A busy machine is no bug: nothing is timed in a test.
+# A busy machine is no bug: nothing is timed in a test. CI tries the same examples in every run.
 settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "untimed")
+
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What tests the paper and the benchmarks is marked `paper`: for `make test-paper`."""
+    for item in items:
+        if {"reproduction", "benchmarks"} & {*item.path.relative_to(ROOT).parts}:
+            item.add_marker(pytest.mark.paper)
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +49,20 @@ def _fast(**settings: Any) -> BaCOUnClassifier:
 def fast() -> Any:
     """A function that builds a classifier which fits in a fraction of a second."""
     return _fast
+
+
+@pytest.fixture(scope="session")
+def fast_model(moons: tuple[np.ndarray, np.ndarray]) -> BaCOUnClassifier:
+    """Such a classifier, fitted to the moons once for all tests: look, do not change."""
+    return _fast().fit(*moons)
+
+
+@pytest.fixture(scope="session")
+def iris_model() -> Any:
+    """A table model of the irises, fitted once for all tests: look, do not change."""
+    from bacoun.tabular import TableModel
+
+    return TableModel.fit(load_iris(as_frame=True).frame, "target", classifier=_fast())
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,8 @@ def spoiled(X, value):
 
 
 @pytest.fixture(scope="module")
-def model(fast, moons):
-    return fast().fit(*moons)
+def model(fast_model):
+    return fast_model
 
 
 TABLES = {

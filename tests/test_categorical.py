@@ -190,7 +190,6 @@ def test_settings_are_kept_and_cloned(fast):
     model = fast(categorical_features=[0, 2])
     assert model.get_params()["categorical_features"] == [0, 2]
     assert clone(model).categorical_features == [0, 2]
-    assert BaCOUnClassifier().get_params()["categorical_features"] is None
 
 
 def test_fitting_changes_no_setting(model):

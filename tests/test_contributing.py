@@ -79,3 +79,5 @@ def test_a_baseline_keeps_what_all_promise(added, moons):
     np.testing.assert_allclose(model.predict_proba(GRID), draws.mean(axis=0), atol=1e-12)
     np.testing.assert_allclose(model.evaluate(GRID).total, model.uncertainty(GRID).total, atol=1e-4)
     check_estimator(model, on_skip=None)
+    with pytest.raises(ValueError, match=r"n_trees must be a positive whole number; got 0\."):
+        model.set_params(n_trees=0).fit(*moons)

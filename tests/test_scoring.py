@@ -108,10 +108,11 @@ def test_evaluate_agrees_with_many_classes(fast, n_classes):
 
 
 @pytest.mark.parametrize("n_rows", [1, 64, 65, 300])
-def test_blocks_and_threads_leave_the_answers_where_they_belong(fast, moons, monkeypatch, n_rows):
+def test_blocks_and_threads_leave_the_answers_where_they_belong(
+    fast_model, moons, monkeypatch, n_rows
+):
     monkeypatch.setattr("bacoun.base.LARGE_CHUNK", 64)
-    model = fast().fit(*moons)
-    assert_agrees(model, near_and_far(moons[0])[:n_rows])
+    assert_agrees(fast_model, near_and_far(moons[0])[:n_rows])
 
 
 def test_what_a_model_cannot_know_is_none(fast, moons):
@@ -131,27 +132,26 @@ def test_without_doubt_the_score_is_epistemic(fast, moons, settings):
     np.testing.assert_array_equal(model.ood_score(moons[0]), model.uncertainty(moons[0]).epistemic)
 
 
-def test_evaluate_keeps_the_laws_of_uncertainty(fast, moons):
-    found = fast().fit(*moons).evaluate(near_and_far(moons[0]))
+def test_evaluate_keeps_the_laws_of_uncertainty(fast_model, moons):
+    found = fast_model.evaluate(near_and_far(moons[0]))
     np.testing.assert_allclose(found.probabilities.sum(axis=1), 1, atol=1e-12)
     np.testing.assert_allclose(found.aleatoric + found.epistemic, found.total, atol=1e-15)
     assert (found.epistemic >= 0).all()
     assert (found.total <= np.log(2)).all()
 
 
-def test_evaluate_leaves_threads_and_streams_as_they_were(fast, moons):
-    model = fast().fit(*moons)
+def test_evaluate_leaves_threads_and_streams_as_they_were(fast_model, moons):
     threads, stream = torch.get_num_threads(), torch.get_rng_state()
-    model.evaluate(moons[0])
+    fast_model.evaluate(moons[0])
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), stream)
 
 
-def test_evaluate_needs_a_fit_and_numbers(fast, moons):
+def test_evaluate_needs_a_fit_and_numbers(fast, fast_model, moons):
     with pytest.raises(NotFittedError):
         fast().evaluate(moons[0])
     with pytest.raises(ValueError, match="contains NaN"):
-        fast().fit(*moons).evaluate([[np.nan, 0.0]])
+        fast_model.evaluate([[np.nan, 0.0]])
 
 
 # --- prediction sets ------------------------------------------------------------------------------
@@ -183,10 +183,9 @@ def test_more_coverage_takes_larger_sets(calibrated):
     assert model.predict_set(X, 0.999).all()  # more than 250 points can promise
 
 
-def test_sets_need_calibration_and_a_share(fast, moons, calibrated):
-    model = fast().fit(*moons)
+def test_sets_need_calibration_and_a_share(fast_model, moons, calibrated):
     with pytest.raises(NotFittedError, match=r"this model has none\. Call calibrate"):
-        model.predict_set(moons[0])
+        fast_model.predict_set(moons[0])
     for coverage in (0, 1, 90):
         with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
             calibrated[0].predict_set(calibrated[1], coverage)

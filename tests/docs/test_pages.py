@@ -64,7 +64,12 @@ def test_the_pages_that_show_output_are_found():
     assert {"tutorial.md", "deferral.md", "howto/thresholds.md"} <= set(runnable())
 
 
-@pytest.mark.parametrize("page", runnable())
+def as_parameter(page):
+    """The other pages fit with the default settings too, which takes long: `make test-paper`."""
+    return pytest.param(page, marks=[] if page == "tutorial.md" else pytest.mark.paper)
+
+
+@pytest.mark.parametrize("page", map(as_parameter, runnable()))
 def test_the_code_of_a_page_prints_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__page__"}

@@ -21,10 +21,10 @@ def code_of(title):
 
 
 @pytest.fixture
-def here(fast, tmp_path, monkeypatch):
+def here(iris_model, tmp_path, monkeypatch):
     """A working directory with a model and the files that the page names."""
     monkeypatch.chdir(tmp_path)
-    TableModel.fit(IRIS, "target", classifier=fast()).save("model")
+    iris_model.save("model")
     Path("new").mkdir()
     for number in range(2):
         IRIS.drop(columns="target").to_parquet(f"new/{number}.parquet")

@@ -14,7 +14,7 @@ from bacoun.cli import app, main
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ["boundary", "features", "posterior", "uncertainty", "deferral"]
-ROOMS += ["baselines", "tabular", "tabular.checks", "tabular.report"]
+ROOMS += ["baselines", "tabular", "columns.checks", "report"]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_every_option_and_every_word_of_help_is_in_the_reference(
     assert shown - commands[verb or "Command line"] <= panels
 
 
-MODULES = ["", *(f".{room}" for room in ROOMS), ".sklearn_scorers", ".protocols"]
+MODULES = ["", *(f".{room}" for room in ROOMS), ".export.scorers", ".protocols"]
 
 
 @pytest.mark.parametrize("room", MODULES)

@@ -19,8 +19,8 @@ def _close_figures():
 
 
 @pytest.fixture(scope="module")
-def model(fast, moons):
-    return fast().fit(*moons)
+def model(fast_model):
+    return fast_model
 
 
 @pytest.fixture(scope="module")

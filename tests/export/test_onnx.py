@@ -149,8 +149,8 @@ def test_without_a_density_the_graph_agrees_on_the_edge(fast, moons, tmp_path, j
     assert_agrees(model, near_and_far(moons[0]), tmp_path / "model.onnx")
 
 
-def test_the_graph_keeps_the_laws_of_uncertainty(fast, moons, tmp_path):
-    export_onnx(fast().fit(*moons), tmp_path / "model.onnx")
+def test_the_graph_keeps_the_laws_of_uncertainty(fast_model, moons, tmp_path):
+    export_onnx(fast_model, tmp_path / "model.onnx")
     found = run(tmp_path / "model.onnx", near_and_far(moons[0]))
     assert list(found) == ["probabilities", *PARTS, *OOD]
     np.testing.assert_allclose(found["probabilities"].sum(axis=1), 1, atol=1e-6)
@@ -160,8 +160,8 @@ def test_the_graph_keeps_the_laws_of_uncertainty(fast, moons, tmp_path):
     assert ((found["ood_probability"] >= 0) & (found["ood_probability"] <= 1)).all()
 
 
-def test_nan_gives_nan(fast, moons, tmp_path):
-    export_onnx(fast().fit(*moons), tmp_path / "model.onnx")
+def test_nan_gives_nan(fast_model, tmp_path):
+    export_onnx(fast_model, tmp_path / "model.onnx")
     for name, values in run(tmp_path / "model.onnx", [[np.nan, 0.0]]).items():
         assert np.isnan(values).all(), name
 
@@ -172,8 +172,8 @@ def test_columns_far_from_zero_keep_their_digits(fast, moons, tmp_path):
 
 
 @pytest.mark.parametrize("n_rows", [1, 7, 300])
-def test_any_number_of_rows_goes_through(fast, moons, tmp_path, n_rows):
-    export_onnx(fast().fit(*moons), tmp_path / "model.onnx")
+def test_any_number_of_rows_goes_through(fast_model, tmp_path, n_rows):
+    export_onnx(fast_model, tmp_path / "model.onnx")
     found = run(tmp_path / "model.onnx", np.zeros((n_rows, 2)))
     assert found["probabilities"].shape == (n_rows, 2)
 
@@ -349,8 +349,8 @@ def test_a_flow_of_one_column_is_named(fast, moons, tmp_path):
     assert "\n" not in str(info.value)
 
 
-def test_a_file_is_replaced_only_if_told(fast, moons, tmp_path):
-    model, path = fast().fit(*moons), tmp_path / "model.onnx"
+def test_a_file_is_replaced_only_if_told(fast_model, moons, tmp_path):
+    model, path = fast_model, tmp_path / "model.onnx"
     path.write_text("dear to me")
     with pytest.raises(FileExistsError, match="must not exist yet"):
         export_onnx(model, path)
@@ -370,14 +370,13 @@ def test_an_unfitted_model_is_refused(fast, tmp_path):
 # --- the command line -----------------------------------------------------------------------------
 
 
-def test_the_verb_exports_a_classifier(fast, moons, tmp_path):
-    model = fast().fit(*moons)
-    model.save(tmp_path / "model")
+def test_the_verb_exports_a_classifier(fast_model, moons, tmp_path):
+    fast_model.save(tmp_path / "model")
     out = tmp_path / "model.onnx"
     result = CliRunner().invoke(app, ["export", str(tmp_path / "model"), "--onnx", str(out)])
     assert result.exit_code == 0, result.output
     np.testing.assert_allclose(
-        run(out, moons[0])["probabilities"], model.predict_proba(moons[0]), atol=1e-4
+        run(out, moons[0])["probabilities"], fast_model.predict_proba(moons[0]), atol=1e-4
     )
 
 

@@ -7,6 +7,7 @@ import sys
 import warnings
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -173,8 +174,7 @@ def test_a_step_without_state_is_fitted_again_from_the_same_stream(moons, tmp_pa
 
 # The parent stays out of torch, so that it can fork; each child fits, and most are killed.
 FIT_UNTIL_DONE = """
-import os, random, signal, sys, time, warnings
-from pathlib import Path
+import os, random, sys, warnings
 import numpy as np
 import torch._dynamo  # the optimizer would import it, and each child would wait for that
 from bacoun import BaCOUnClassifier
@@ -182,8 +182,8 @@ from bacoun.files.checkpoint import Checkpoint
 from bacoun.boundary import FlowShell
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import HMC
+from tests.kills import changes_of
 
-DEAD = os.WEXITED | os.WNOHANG | os.WNOWAIT
 folder, data, out = sys.argv[1:]
 X, y, grid = (np.load(data)[name] for name in ("X", "y", "grid"))
 
@@ -198,39 +198,29 @@ def attempt(checkpoint, out):
     )
     np.save(out, model.fit(X, y, checkpoint=checkpoint).predict_proba_samples(grid))
 
-def states():
-    return {(path, path.stat().st_mtime_ns) for path in Path(folder).glob("*.checkpoint")}
-
-def in_a_child(*args, seconds=None):
-    before = states()
+def in_a_child(*args, kill_at=None):
     child = os.fork()
     if child == 0:
         try:
+            changes_of(folder, kill_at=kill_at)
             attempt(*args)
             os._exit(0)
         finally:
             os._exit(1)
-    if seconds is not None:
-        while states() <= before and os.waitid(os.P_PID, child, DEAD) is None:
-            time.sleep(0.002)  # until it gets somewhere
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-started = time.perf_counter()
 assert in_a_child(None, out + "-whole.npy") == 0
-whole = time.perf_counter() - started
 moments = random.Random(7)
-killed = 0
-for _ in range(5):
-    seconds = moments.uniform(0, 0.3) * whole
-    killed += in_a_child(Checkpoint(folder, 0), out + "-killed.npy", seconds=seconds) == -9
+codes = [
+    in_a_child(Checkpoint(folder, 0), out + "-killed.npy", kill_at=moments.randint(3, 60))
+    for _ in range(5)
+]
 assert in_a_child(Checkpoint(folder, 0), out + "-killed.npy") == 0
-print(killed)
+print(codes.count(-9))
 """
 
 
-def test_a_fit_killed_at_random_moments_ends_as_if_it_had_not_been(moons, tmp_path):
+def test_a_fit_killed_at_changes_of_its_checkpoint_ends_as_if_it_had_not_been(moons, tmp_path):
     data = tmp_path / "data.npz"
     np.savez(data, X=moons[0], y=moons[1], grid=GRID)
     arguments = [str(tmp_path / "checkpoint"), str(data), str(tmp_path / "samples")]
@@ -239,6 +229,7 @@ def test_a_fit_killed_at_random_moments_ends_as_if_it_had_not_been(moons, tmp_pa
         capture_output=True,
         text=True,
         check=False,
+        cwd=Path(__file__).parents[2],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert result.returncode == 0, result.stderr
@@ -404,12 +395,12 @@ def test_fingerprints_of_equals_are_equal(one, other):
 
 
 HOLDING = """
-import sys, time
+import signal, sys
 import torch
 from bacoun.files.checkpoint import Checkpoint
 Checkpoint(sys.argv[1]).begin({"data": 1}, torch.Generator())
 print("begun", flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 

@@ -1,6 +1,7 @@
 """Competing methods: points (N, D), labels (N,) -> class probabilities (S, N, K) under draws.
 
 They have the interface of `BaCOUnClassifier`. `BNN` and `GP` need the extra `bacoun[paper]`.
+A file for each; `networks.py` holds what they share, settings and the course of `fit` among it.
 """
 
 from bacoun.baselines.bnn import BNN
@@ -25,15 +26,4 @@ KINDS = {
     "vos": VOS,
 }
 
-__all__ = [
-    "BNN",
-    "DDU",
-    "GP",
-    "KINDS",
-    "NLM",
-    "SNGP",
-    "VOS",
-    "DeepEnsemble",
-    "MCDropout",
-    "NatPN",
-]
+__all__ = ["BNN", "DDU", "GP", "KINDS", "NLM", "SNGP", "VOS", "DeepEnsemble", "MCDropout", "NatPN"]

@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector
 
-from bacoun.baselines.networks import Network, NetworkDraws, check_body
-from bacoun.engine.progress import progress_bars
-from bacoun.engine.randomness import as_generator, draw_seed, seeded, threads_for
-from bacoun.engine.training import OnEpoch
+from bacoun.baselines.networks import Count, Network, NetworkDraws, Positive, Run, check_body
+from bacoun.engine.randomness import draw_seed, seeded, threads_for
 from bacoun.features.networks import make_body
 
 # Initial standard deviation relative to the prior's; if larger, noise dominates the gradient.
@@ -30,6 +27,8 @@ _INITIAL_SCALE = 0.05
 @dataclass(kw_only=True, repr=False, eq=False)
 class BNN(NetworkDraws):
     """Draws are networks whose weights come from a mean-field Gaussian posterior.
+
+    Settings that are not listed are those of `Baseline`.
 
     Parameters
     ----------
@@ -54,14 +53,6 @@ class BNN(NetworkDraws):
         Step size of Adam.
     n_draws : int
         Number S of draws.
-    standardize : bool
-        Scale each input, or each channel of images, to zero mean and unit variance.
-    random_state : int, RandomState, Generator or None
-        Seed of the fit. Global random streams are not touched.
-    verbose : bool
-        Show progress bars on stderr.
-    device : str
-        Torch device of the model, such as "cpu".
 
     Attributes
     ----------
@@ -73,25 +64,23 @@ class BNN(NetworkDraws):
 
     body: str = "auto"
     hidden: Sequence[int] = (512, 512, 512, 512)
-    prior_scale: float = 1.0
+    prior_scale: Positive = 1.0
     fan_in: bool = True
     kl_warmup: float = 0.2
-    n_iterations: int = 10_000
-    batch_size: int = 256
+    n_iterations: Count = 10_000
+    batch_size: Count = 256
     learning_rate: float = 1e-2
-    n_draws: int = 200
+    n_draws: Count = 200
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        pyro = _pyro()
+    def _check_settings(self) -> None:
+        _pyro()
         check_body(self.body)
-        self._check_counts("n_iterations", "batch_size", "n_draws")
-        if not self.prior_scale > 0:
-            raise ValueError(f"prior_scale must be positive; got {self.prior_scale!r}.")
+        super()._check_settings()
         if not 0 <= self.kl_warmup < 1:
             raise ValueError(f"kl_warmup must satisfy 0 <= kl_warmup < 1; got {self.kl_warmup!r}.")
-        points, labels = self._validated(X, y)
-        generator = as_generator(self.random_state)
+
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
+        pyro, generator = _pyro(), run.generator
         with seeded(generator):
             body = make_body(self.body, points.shape[1:], self.hidden, 0.0)
             width = body(points[:1].cpu()).shape[1]
@@ -100,24 +89,15 @@ class BNN(NetworkDraws):
         # Flattening all weights into one vector needs contiguous tensors.
         self.module_.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         with (
-            progress_bars(self.verbose) as bar_for,
             pyro.get_param_store().scope(),  # restores the caller's parameters
             pyro.validation_enabled(False),  # would check all weights in each step
             seeded(generator),  # Pyro uses the global stream
             threads_for(self.batch_size * parameters_to_vector(self.module_.parameters()).numel()),
         ):
-            self._infer(pyro, points, labels, generator, bar_for("weights"))
+            self._infer(pyro, points, labels, run)
         self.seeds_ = [draw_seed(generator) for _ in range(self.n_draws)]
-        return self
 
-    def _infer(
-        self,
-        pyro: Any,
-        points: Tensor,
-        labels: Tensor,
-        generator: Generator,
-        on_epoch: OnEpoch | None,
-    ) -> None:
+    def _infer(self, pyro: Any, points: Tensor, labels: Tensor, run: Run) -> None:
         """Maximize the ELBO, with an exact KL term and a sampled likelihood."""
         from pyro import distributions as dist
 
@@ -143,10 +123,10 @@ class BNN(NetworkDraws):
 
         optimizer = pyro.optim.Adam({"lr": self.learning_rate, "fused": True})
         inference = pyro.infer.SVI(model, guide, optimizer, pyro.infer.TraceMeanField_ELBO())
-        self.elbo_ = []
+        self.elbo_, on_epoch = [], run.bar_for("weights")
         n_warmup = self.kl_warmup * self.n_iterations
         for iteration in range(self.n_iterations):
-            rows = torch.randint(len(points), (self.batch_size,), generator=generator)
+            rows = torch.randint(len(points), (self.batch_size,), generator=run.generator)
             kl_weight = min(1.0, (iteration + 1) / n_warmup) if n_warmup else 1.0
             self.elbo_.append(-inference.step(rows.to(points.device), kl_weight))
             if on_epoch is not None:

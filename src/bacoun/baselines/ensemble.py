@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from joblib import Parallel, delayed, effective_n_jobs
-from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from bacoun.baselines.networks import Network, NetworkDraws, check_body
+from bacoun.baselines.networks import Count, Network, NetworkDraws, Run, check_body
 from bacoun.engine.nested import NestedSettings
-from bacoun.engine.progress import progress_bars
-from bacoun.engine.randomness import as_generator, draw_seed
+from bacoun.engine.randomness import draw_seed
 from bacoun.engine.training import OnEpoch
 from bacoun.features import LearnedFeatures
 
@@ -22,6 +20,8 @@ from bacoun.features import LearnedFeatures
 class DeepEnsemble(NestedSettings, NetworkDraws):
     """Draws are networks of equal weight, with different initial weights and mini-batches.
 
+    Settings that are not listed are those of `Baseline`.
+
     Parameters
     ----------
     n_members : int
@@ -29,14 +29,6 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
     network : LearnedFeatures, optional
         Settings of each network; its body must be given by name. None: the default body, trained on
         all points for the default number of epochs without dropout.
-    standardize : bool
-        Scale each input, or each channel of images, to zero mean and unit variance.
-    random_state : int, RandomState, Generator or None
-        Seed of the fit. Global random streams are not touched.
-    verbose : bool
-        Show progress bars on stderr.
-    device : str
-        Torch device of the model, such as "cpu".
     n_jobs : int, optional
         Number of processes that train networks in parallel. None: one, or as many as
         `joblib.parallel_config` says, such as the workers of a Dask cluster.
@@ -47,7 +39,7 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
         The trained networks.
     """
 
-    n_members: int = 5
+    n_members: Count = 5
     network: LearnedFeatures | None = None
     n_jobs: int | None = None
 
@@ -56,20 +48,19 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
             return LearnedFeatures(dropout=0.0, patience=None)
         return None
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+    def _check_settings(self) -> None:
         check_body(self._part("network").body)
-        self._check_counts("n_members")
-        points, labels = self._validated(X, y)
-        generator = as_generator(self.random_state)
-        seeds = [draw_seed(generator) for _ in range(self.n_members)]
+        super()._check_settings()
+
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
+        seeds = [draw_seed(run.generator) for _ in range(self.n_members)]
         is_here = effective_n_jobs(self.n_jobs) == 1  # others cannot draw on this terminal
-        with progress_bars(self.verbose and is_here) as bar_for:
-            self.members_ = Parallel(n_jobs=self.n_jobs)(
-                delayed(self._fit_member)(points, labels, seed, bar_for(f"network {number}"))
-                for number, seed in enumerate(seeds, start=1)
+        self.members_ = Parallel(n_jobs=self.n_jobs)(
+            delayed(self._fit_member)(
+                points, labels, seed, run.bar_for(f"network {number}") if is_here else None
             )
-        return self
+            for number, seed in enumerate(seeds, start=1)
+        )
 
     def _fit_member(
         self, points: Tensor, labels: Tensor, seed: int, on_epoch: OnEpoch | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +16,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
-from bacoun.baselines.networks import Baseline
-from bacoun.engine.progress import progress_bars
-from bacoun.engine.randomness import as_generator, draw_seed, threads_for
+from bacoun.baselines.networks import Baseline, Count, Run
+from bacoun.engine.randomness import draw_seed, threads_for
 from bacoun.engine.training import train
 
 _JITTER = 1e-6  # added to the diagonal of kernel matrices, for repeated points
@@ -32,6 +31,8 @@ class GP(Baseline):
 
     Zero mean, and a squared exponential kernel with an output scale and length scales; both are
     learned for each class, together with inducing points initialized at data points.
+
+    Settings that are not listed are those of `Baseline`.
 
     Parameters
     ----------
@@ -47,14 +48,6 @@ class GP(Baseline):
         Step size of Adam.
     n_draws : int
         Number S of draws.
-    standardize : bool
-        Scale each input, or each channel of images, to zero mean and unit variance.
-    random_state : int, RandomState, Generator or None
-        Seed of the fit. Global random streams are not touched.
-    verbose : bool
-        Show progress bars on stderr.
-    device : str
-        Torch device of the model, such as "cpu".
 
     Attributes
     ----------
@@ -70,21 +63,21 @@ class GP(Baseline):
         ELBO after each epoch, in nats.
     """
 
-    n_inducing: int = 100
+    n_inducing: Count = 100
     ard: bool = True
-    n_iterations: int = 1000
-    batch_size: int = 256
+    n_iterations: Count = 1000
+    batch_size: Count = 256
     learning_rate: float = 0.05
-    n_draws: int = 200
+    n_draws: Count = 200
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+    def _check_settings(self) -> None:
         _check_gpytorch()
-        self._check_counts("n_inducing", "n_iterations", "batch_size", "n_draws")
-        points, labels = self._validated(X, y)
+        super()._check_settings()
+
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
         points = points.flatten(1).double()  # kernel matrices are nearly singular
         n_points, n_classes = len(points), len(self.classes_)
-        generator = as_generator(self.random_state)
+        generator = run.generator
         chosen = torch.randperm(n_points, generator=generator)[: self.n_inducing]
         latent = _latent_functions(points, chosen, n_classes, self.ard)
 
@@ -97,7 +90,7 @@ class GP(Baseline):
 
         batches = -(-n_points // self.batch_size)
         work = n_classes * len(chosen) ** 2 * (len(chosen) + self.batch_size)
-        with progress_bars(self.verbose) as bar_for, threads_for(work):
+        with threads_for(work):
             history = train(
                 latent,
                 negative_elbo,
@@ -106,13 +99,12 @@ class GP(Baseline):
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 generator=generator,
-                on_epoch=bar_for("latents"),
+                on_epoch=run.bar_for("latents"),
             )
         self.elbo_ = [-n_points * loss for loss in history.train]
         self._keep(latent)
         self.eps_ = torch.randn(self.n_draws, 1, n_classes, generator=generator).to(points)
         self.joint_seed_ = draw_seed(generator)
-        return self
 
     def _keep(self, latent: Any) -> None:
         """Copy from GPyTorch's module what predictions need."""

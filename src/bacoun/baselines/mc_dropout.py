@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from bacoun.baselines.networks import Network, NetworkDraws, check_body
+from bacoun.baselines.networks import Count, Network, NetworkDraws, Run, check_body
 from bacoun.engine.nested import NestedSettings
-from bacoun.engine.progress import progress_bars
-from bacoun.engine.randomness import as_generator
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
 
@@ -26,6 +23,8 @@ class MCDropout(NestedSettings, NetworkDraws):
     Each draw has one set of masks for all points, drawn in `fit`: its predictions are a smooth
     function of the inputs, and repeated calls agree.
 
+    Settings that are not listed are those of `Baseline`.
+
     Parameters
     ----------
     network : LearnedFeatures, optional
@@ -34,14 +33,6 @@ class MCDropout(NestedSettings, NetworkDraws):
         units, a rate of 0.2, and 500 epochs.
     n_draws : int
         Number S of draws.
-    standardize : bool
-        Scale each input, or each channel of images, to zero mean and unit variance.
-    random_state : int, RandomState, Generator or None
-        Seed of the fit. Global random streams are not touched.
-    verbose : bool
-        Show progress bars on stderr.
-    device : str
-        Torch device of the model, such as "cpu".
 
     Attributes
     ----------
@@ -52,7 +43,7 @@ class MCDropout(NestedSettings, NetworkDraws):
     """
 
     network: LearnedFeatures | None = None
-    n_draws: int = 200
+    n_draws: Count = 200
 
     def _default_part(self, name: str, value: Any) -> Any:
         if name == "network" and value is None:
@@ -60,21 +51,18 @@ class MCDropout(NestedSettings, NetworkDraws):
             return LearnedFeatures(hidden=widths, dropout=0.2, epochs=500, patience=None)
         return None
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        network = self._part("network")
-        check_body(network.body)
-        self._check_counts("n_draws")
-        points, labels = self._validated(X, y)
-        generator = as_generator(self.random_state)
-        with progress_bars(self.verbose) as bar_for:
-            self.network_ = network.fit(
-                points, labels, generator=generator, on_epoch=bar_for("network")
-            )
-        self.masks_ = [self._masks(generator) for _ in range(self.n_draws)]
-        return self
+    def _check_settings(self) -> None:
+        check_body(self._part("network").body)
+        super()._check_settings()
 
-    def _masks(self, generator: torch.Generator) -> list[Tensor]:
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
+        network = self._part("network")
+        self.network_ = network.fit(
+            points, labels, generator=run.generator, on_epoch=run.bar_for("network")
+        )
+        self.masks_ = [self._masks(run.generator) for _ in range(self.n_draws)]
+
+    def _masks(self, generator: Generator) -> list[Tensor]:
         """A vector for each dropout: 0 for dropped units, 1 / (1 - rate) for the others."""
         body, head = self.network_.module_
         masks, rate = [], None

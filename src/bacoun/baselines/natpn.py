@@ -8,18 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
 from torch import Tensor, nn
 from torch.distributions import Dirichlet
 from torch.nn.functional import softplus
 
-from bacoun.baselines.networks import SingleNetwork
-from bacoun.engine.progress import progress_bars
-from bacoun.engine.randomness import seeded
+from bacoun.baselines.networks import Count, Run, SingleNetwork
 from bacoun.features.networks import perceptron
 
 _LARGEST_LOG_EVIDENCE = 30.0  # in absolute value, so that a Dirichlet stays within numbers
@@ -33,6 +30,9 @@ class NatPN(SingleNetwork):
     data it vanishes, and predictions return to the prior. Probabilities and uncertainty are exact
     moments of the Dirichlet; only `predict_proba_samples` draws from it. The OOD score is minus the
     log evidence.
+
+    Settings that are not listed are those of `SingleNetwork`. The `epochs` count once for the
+    network, and once more for the flow, which is trained further at the end.
 
     Parameters
     ----------
@@ -48,103 +48,67 @@ class NatPN(SingleNetwork):
         Epochs in which the flow alone is trained, before all is trained together.
     n_draws : int
         Number S of draws.
-    epochs : int, optional
-        Passes over the data, at most: for the network, and again for the flow, which is trained
-        further at the end. None: about 3000 steps, in 10 to 500 epochs.
-    batch_size : int
-        Rows in a mini-batch, at least 3.
-    learning_rate : float
-        Step size of Adam.
     patience : int, optional
         Stop early once the loss of a held-out tenth of the points has not improved for this many
         epochs. None: train on all points for all epochs.
-    standardize : bool
-        Scale each input, or each channel of images, to zero mean and unit variance.
-    random_state : int, RandomState, Generator or None
-        Seed of the fit. Global random streams are not touched.
-    verbose : bool
-        Show progress bars on stderr.
-    device : str
-        Torch device of the model, such as "cpu".
 
     Attributes
     ----------
-    module_ : torch.nn.Sequential
-        The encoder, from points (n, D) to latent positions (n, H), and the linear classifier.
     flow_ : RadialFlow
-        Density of latent positions.
+        Density of latent positions, the features of `module_`.
     """
 
     hidden: Sequence[int] = (64, 64, 64)
-    n_latent: int = 16
-    n_flow_layers: int = 8
+    n_latent: Count = 16
+    n_flow_layers: Count = 8
     entropy_weight: float = 1e-5
     warmup_epochs: int = 3
-    n_draws: int = 200
+    n_draws: Count = 200
     patience: int | None = 20
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        self._check_counts("n_latent", "n_flow_layers", "n_draws")
-        points, labels, generator = self._prepared(X, y)
+    def _check_settings(self) -> None:
+        super()._check_settings()
         if self.batch_size < 3:
             raise ValueError(
                 f"batch_size must be at least 3, for batch normalization; got {self.batch_size}."
             )
-        with seeded(generator):
-            self._new_network(self._encoder(points.shape[1]), self.n_latent)
-            self.flow_ = RadialFlow(self.n_latent, self.n_flow_layers).to(self.device)
+
+    def _build(self, n_inputs: int) -> None:
+        layers = perceptron(n_inputs, self.hidden, 0.0)
+        latent = nn.Linear([n_inputs, *self.hidden][-1], self.n_latent)
+        encoder = nn.Sequential(*layers, latent, nn.BatchNorm1d(self.n_latent))
+        self._new_network(encoder, self.n_latent)
+        self.flow_ = RadialFlow(self.n_latent, self.n_flow_layers).to(self.device)
+
+    def _learn(self, points: Tensor, labels: Tensor, run: Run) -> None:
         together = nn.ModuleList([self.module_, self.flow_])
-        with progress_bars(self.verbose) as bar_for:
-            self._train_flow(
-                self._encoded(points),
-                generator,
-                epochs=self.warmup_epochs,
-                on_epoch=bar_for("warm-up"),
-            )
-            history = self._train(
-                together,
-                self._bayesian_loss,
-                [points, labels],
-                patience=self.patience,
-                generator=generator,
-                on_epoch=bar_for("network"),
-            )
-            is_new = torch.zeros(len(points), dtype=torch.bool)
-            is_new[history.held_out_rows] = True
-            latents = self._encoded(points)
-            self._train_flow(
-                latents[~is_new],
-                generator,
-                patience=self.patience if is_new.any() else None,
-                held_out=[latents[is_new]],
-                on_epoch=bar_for("flow"),
-            )
+        self._train_flow(run, "warm-up", self._encoded(points), epochs=self.warmup_epochs)
+        history = self._train(
+            run, "network", together, self._bayesian_loss, points, labels, patience=self.patience
+        )
+        latents, rows = self._encoded(points), history.held_out_rows
+        is_held_out = torch.zeros(len(points), dtype=torch.bool).index_fill(0, rows, True)
+        patience = self.patience if len(rows) > 0 else None
+        held_out = [latents[is_held_out]]
+        self._train_flow(run, "flow", latents[~is_held_out], patience=patience, held_out=held_out)
         together.double()
         # Quantiles of the draws, the same for all rows, so that draws are smooth in the inputs.
         shape = (self.n_draws, 1, len(self.classes_))
-        self.levels_ = torch.rand(shape, generator=generator, dtype=torch.float64)
-        return self
-
-    def _encoder(self, n_inputs: int) -> nn.Sequential:
-        layers = perceptron(n_inputs, self.hidden, 0.0)
-        width = [n_inputs, *self.hidden][-1]
-        return nn.Sequential(
-            *layers, nn.Linear(width, self.n_latent), nn.BatchNorm1d(self.n_latent)
-        )
+        self.levels_ = torch.rand(shape, generator=run.generator, dtype=torch.float64)
 
     @torch.no_grad()
     def _encoded(self, points: Tensor) -> Tensor:
         latents: Tensor = self.module_[0](points)
         return latents
 
-    def _train_flow(self, latents: Tensor, generator: torch.Generator, **settings: Any) -> None:
+    def _train_flow(self, run: Run, bar: str, latents: Tensor, **settings: Any) -> None:
         """Maximize the likelihood of latent positions (N, H), with the encoder as it is."""
         self._train(
+            run,
+            bar,
             self.flow_,
             lambda batch: -self.flow_.log_prob(batch).mean(),
-            [latents],
-            generator=generator,
+            latents,
             **settings,
         )
 
@@ -194,15 +158,7 @@ def dirichlet_moments(alpha: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class RadialFlow(nn.Module):
-    """A standard normal density, contracted or expanded around one center after another.
-
-    Parameters
-    ----------
-    dimension : int
-        Dimension H of the space.
-    n_layers : int
-        Number of centers.
-    """
+    """A standard normal density, contracted or expanded around one center after another."""
 
     def __init__(self, dimension: int, n_layers: int) -> None:
         super().__init__()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Annotated, Any, Self, get_type_hints
 
 import numpy as np
 import torch
@@ -13,40 +14,83 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from bacoun.base import CHUNK, BayesianClassifier, Evaluation, evaluation_of
-from bacoun.engine.randomness import RandomState, as_generator, threads_for
+from bacoun.engine.progress import BarFor, progress_bars
+from bacoun.engine.randomness import RandomState, as_generator, seeded, threads_for
 from bacoun.engine.training import History, mean_log_loss, train
 from bacoun.features.learned import default_epochs
 from bacoun.features.networks import KINDS as BODIES
 from bacoun.uncertainty import Uncertainty
 
+Count = Annotated[int, "at least 1"]
+"""Type of a setting that `fit` refuses unless it is a positive whole number."""
+
+Positive = Annotated[float, "above 0"]
+"""Type of a setting that `fit` refuses unless it is positive."""
+
 Network = Callable[[Tensor], Tensor]
 """From points (n, D), or their image under `_shared`, to logits (n, K)."""
 
 
+@dataclass(frozen=True)
+class Run:
+    """What a fit gets beside the data."""
+
+    generator: Generator
+    bar_for: BarFor
+
+
 @dataclass(kw_only=True, repr=False, eq=False)
 class Baseline(BayesianClassifier):
-    """Settings and checks that the baselines have in common."""
+    """What the baselines have in common: these settings, and the course of `fit`.
+
+    Parameters
+    ----------
+    standardize : bool
+        Scale each input, or each channel of images, to zero mean and unit variance.
+    random_state : int, RandomState, Generator or None
+        Seed of the fit. Global random streams are not touched.
+    verbose : bool
+        Show progress bars on stderr.
+    device : str
+        Torch device of the model, such as "cpu".
+    """
 
     standardize: bool = True
     random_state: RandomState = None
     verbose: bool = False
     device: str = "cpu"
 
-    def _check_counts(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if not is_integer or value < 1:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
+        self._check_settings()
+        points, labels = self._validated(X, y)
+        with progress_bars(self.verbose) as bar_for:
+            self._fit(points, labels, Run(as_generator(self.random_state), bar_for))
+        return self
+
+    def _check_settings(self) -> None:
+        """Refuse settings that cannot be meant, with a sentence."""
+        for name, kind in get_type_hints(type(self), include_extras=True).items():
+            value = getattr(self, name, None)
+            is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+            is_count = kind == Count or (kind == Count | None and value is not None)
+            if is_count and not (is_whole and value >= 1):
                 raise ValueError(f"{name} must be a positive whole number; got {value!r}.")
+            if kind == Positive and not value > 0:
+                raise ValueError(f"{name} must be positive; got {value!r}.")
+
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
+        """Fit to standardized points (N, D), or (N, C, H, W), and class indices (N,)."""
+        raise NotImplementedError
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class NetworkDraws(Baseline):
     """A classifier whose S draws are S networks.
 
-    A subclass implements `_networks`. The outer loop is over networks and the inner one over chunks
-    of rows, so a network can be built when needed and discarded; `predict_proba` and `uncertainty`
-    need memory for (N, K) numbers, not (S, N, K).
+    A subclass implements `_fit` and `_networks`. The outer loop is over networks and the inner one
+    over chunks of rows, so a network can be built when needed and discarded; `predict_proba` and
+    `uncertainty` need memory for (N, K) numbers, not (S, N, K).
     """
 
     def _networks(self) -> Iterator[Network]:
@@ -59,28 +103,21 @@ class NetworkDraws(Baseline):
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Class probabilities (N, K): the mean over networks."""
-        mean = self._moments_over_networks(X)[0].cpu().numpy()
-        return mean / mean.sum(axis=1, keepdims=True)
+        return self.evaluate(X).probabilities
 
     def predict_proba_samples(self, X: ArrayLike, joint: bool = False) -> np.ndarray:
-        """Class probabilities (S, N, K) under each network.
-
-        Parameters
-        ----------
-        joint : bool
-            Without effect: draw s is the same network for all rows either way.
-        """
+        """Class probabilities (S, N, K) under each network, the same for all rows in any case."""
         return torch.stack(list(self._draws(X))).cpu().numpy()
 
     def uncertainty(self, X: ArrayLike) -> Uncertainty[np.ndarray]:
         """Total, aleatoric and epistemic uncertainty, each (N,), in nats."""
-        found = self.evaluate(X)
-        return Uncertainty(found.total, found.aleatoric, found.epistemic)
+        answers = self.evaluate(X)
+        return Uncertainty(answers.total, answers.aleatoric, answers.epistemic)
 
     def evaluate(self, X: ArrayLike) -> Evaluation[np.ndarray]:
         """Probabilities, uncertainty and OOD score of each row, in one pass."""
-        found = vars(evaluation_of(*self._moments_over_networks(X)))
-        return Evaluation(**{k: None if v is None else v.cpu().numpy() for k, v in found.items()})
+        answers = vars(evaluation_of(*self._moments_over_networks(X)))
+        return Evaluation(**{k: None if v is None else v.cpu().numpy() for k, v in answers.items()})
 
     def _moments_over_networks(self, X: ArrayLike) -> tuple[Tensor, Tensor]:
         """Mean over networks of the class probabilities (N, K) and of their entropy (N,)."""
@@ -109,19 +146,44 @@ class NetworkDraws(Baseline):
 class SingleNetwork(Baseline):
     """A classifier with one network for rows of numbers, and an OOD score of its own.
 
-    A subclass calls `_prepared` and `_new_network` in `fit`, and implements `_samples` and
-    `_unfamiliarity`. Images are flattened.
+    A subclass builds the network in `_build`, trains it in `_learn`, and implements
+    `_unfamiliarity`. Images are flattened. Unless `_samples` says otherwise there is a single draw,
+    the softmax, so epistemic uncertainty is 0 and aleatoric uncertainty the softmax's entropy.
+
+    Settings that are not listed are those of `Baseline`.
+
+    Parameters
+    ----------
+    epochs : int, optional
+        Passes over the data, at most. None: about 3000 steps, in 10 to 500 epochs.
+    batch_size : int
+        Rows in a mini-batch.
+    learning_rate : float
+        Step size of Adam.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Sequential
+        The body, from points (n, D) to features (n, L), and the linear classifier.
     """
 
-    epochs: int | None = None
-    batch_size: int = 64
+    epochs: Count | None = None
+    batch_size: Count = 64
     learning_rate: float = 1e-3
 
-    def _prepared(self, X: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor, Generator]:
-        """Training points (N, D), labels (N,) and the source of randomness."""
-        self._check_counts("batch_size", *([] if self.epochs is None else ["epochs"]))
-        points, labels = self._validated(X, y)
-        return points.flatten(1), labels, as_generator(self.random_state)
+    def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
+        points = points.flatten(1)
+        with seeded(run.generator):
+            self._build(points.shape[1])
+        self._learn(points, labels, run)
+
+    def _build(self, n_inputs: int) -> None:
+        """Call `_new_network`, within `seeded`."""
+        raise NotImplementedError
+
+    def _learn(self, points: Tensor, labels: Tensor, run: Run) -> None:
+        """Train on points (N, D) and labels (N,), and turn to double precision."""
+        raise NotImplementedError
 
     def _new_network(self, body: nn.Module, n_features: int, bias: bool = True) -> None:
         """Set `module_`: the body, from points (n, D) to features (n, L), and a linear head."""
@@ -130,16 +192,20 @@ class SingleNetwork(Baseline):
 
     def _train(
         self,
+        run: Run,
+        bar: str,
         module: nn.Module,
         loss: Callable[..., Tensor],
-        data: Sequence[Tensor],
+        *data: Tensor,
         **settings: Any,
     ) -> History:
         """Call `train` with the settings of this classifier, unless others are given."""
-        own = {
+        own: dict[str, Any] = {
             "epochs": self.epochs or default_epochs(len(data[0]), self.batch_size),
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
+            "generator": run.generator,
+            "on_epoch": run.bar_for(bar),
         }
         n_weights = sum(weight.numel() for weight in module.parameters())
         with threads_for(self.batch_size * n_weights):
@@ -155,6 +221,9 @@ class SingleNetwork(Baseline):
         features = body(points.flatten(1).double())
         return features, head(features)
 
+    def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
+        return self._features_and_logits(points)[1].softmax(dim=1)[None]
+
     def _unfamiliarity(self, points: Tensor) -> Tensor:
         """OOD score (n,) of standardized points."""
         raise NotImplementedError
@@ -165,10 +234,8 @@ class SingleNetwork(Baseline):
         return score
 
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
-        chunks = points.split(CHUNK)
-        means, entropies = zip(*map(self._moments, chunks), strict=True)
-        score = torch.cat([self._unfamiliarity(chunk) for chunk in chunks])
-        return evaluation_of(torch.cat(means), torch.cat(entropies), score)
+        score = torch.cat([self._unfamiliarity(chunk) for chunk in points.split(CHUNK)])
+        return replace(super()._evaluation(points), ood_score=score)
 
 
 @torch.no_grad()

@@ -16,20 +16,14 @@ from bacoun.protocols import FeatureMap, LastLayer
 class NLM(BaCOUnClassifier):
     """A Bayesian linear classifier on the last hidden layer of a network that saw no edge points.
 
+    Settings that are not listed are those of `BaCOUnClassifier`.
+
     Parameters
     ----------
     features : "learned", torch.nn.Module or FeatureMap
         The network that learns the features. A module becomes the network's body.
     posterior : "hmc", "nuts", "mean-field", "laplace" or LastLayer
         Inference of the posterior over linear classifiers on the frozen features.
-    standardize : bool
-        Scale each input, or each channel of images, to zero mean and unit variance.
-    random_state : int, RandomState, Generator or None
-        Seed of the fit. Global random streams are not touched.
-    verbose : bool
-        Show progress bars on stderr.
-    device : str
-        Torch device of the model, such as "cpu".
     """
 
     def __init__(
@@ -67,16 +61,7 @@ class NLM(BaCOUnClassifier):
     def load(
         cls, path: str | os.PathLike[str], *, body: nn.Module | None = None, device: str = "cpu"
     ) -> Self:
-        """Read a model that `save` wrote.
-
-        Parameters
-        ----------
-        body : torch.nn.Module, optional
-            A module with the architecture of the one the model was fitted with, if it was one of
-            your own: files hold its weights, not its code.
-        device : str
-            Torch device of the loaded model.
-        """
+        """Read a model that `save` wrote, as `BaCOUnClassifier.load` does."""
         saved = BaCOUnClassifier.load(path, body=body, device=device)
         if saved.boundary_ is not None:
             raise ValueError(

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.nn.functional import linear, normalize, relu
 
-from bacoun.baselines.networks import SingleNetwork
-from bacoun.engine.progress import progress_bars
+from bacoun.baselines.networks import Count, Positive, Run, SingleNetwork
 from bacoun.features.networks import Dropout
 
 _FIRST_ITERATIONS = 15  # of the power method; each training step adds one
@@ -18,40 +17,40 @@ _FIRST_ITERATIONS = 15  # of the power method; each training step adds one
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class ResidualClassifier(SingleNetwork):
-    """Settings and training of a classifier on a residual network."""
+    """A classifier on a residual network.
 
-    width: int = 128
-    n_layers: int = 6
-    spectral_bound: float = 0.9
+    Settings that are not listed are those of `SingleNetwork`.
+
+    Parameters
+    ----------
+    width : int
+        Units in each layer of the residual network, and number L of its outputs.
+    n_layers : int
+        Residual layers.
+    spectral_bound : float
+        Largest spectral norm of the weights of a layer; below 1, no layer merges points.
+    dropout : float
+        Dropout rate in residual layers, in training.
+    patience : int, optional
+        Stop early once the log loss of a held-out tenth of the points has not improved for this
+        many epochs. None: train on all points for all epochs.
+    """
+
+    width: Count = 128
+    n_layers: Count = 6
+    spectral_bound: Positive = 0.9
     dropout: float = 0.1
     patience: int | None = 20
 
     def _residual_network(self, n_inputs: int) -> ResidualNetwork:
-        self._check_counts("width", "n_layers")
-        if not self.spectral_bound > 0:
-            raise ValueError(f"spectral_bound must be positive; got {self.spectral_bound!r}.")
         return ResidualNetwork(
             n_inputs, self.width, self.n_layers, self.spectral_bound, self.dropout
         )
 
-    def _train_network(
-        self,
-        loss: Callable[[Tensor, Tensor], Tensor],
-        points: Tensor,
-        labels: Tensor,
-        generator: Generator,
-    ) -> None:
+    def _train_network(self, run: Run, loss: Callable[..., Tensor], *data: Tensor) -> None:
         """Minimize the loss of points (N, D) and labels (N,); the bounds are exact afterwards."""
-        with progress_bars(self.verbose) as bar_for:
-            self._train(
-                self.module_,
-                loss,
-                [points, labels],
-                patience=self.patience,
-                held_out_loss=self._log_loss,
-                generator=generator,
-                on_epoch=bar_for("network"),
-            )
+        early = {"patience": self.patience, "held_out_loss": self._log_loss}
+        self._train(run, "network", self.module_, loss, *data, **early)
         for layer in self.module_.double().modules():
             if isinstance(layer, BoundedLinear):
                 layer.settle()
@@ -61,20 +60,8 @@ class ResidualNetwork(nn.Module):
     """A random projection, then layers h + relu(W h + b), where W has a bounded spectral norm.
 
     With a bound below 1, a layer neither merges points nor moves them far apart: it multiplies
-    distances by a factor between 1 - bound and 1 + bound.
-
-    Parameters
-    ----------
-    n_inputs : int
-        Number D of inputs.
-    width : int
-        Number L of outputs, and of units in each layer.
-    n_layers : int
-        Residual layers.
-    bound : float
-        Largest spectral norm of the weights of a layer.
-    dropout : float
-        Rate at which the residuals' units are dropped in training.
+    distances by a factor between 1 - bound and 1 + bound. `dropout` is the rate at which the units
+    of residuals are dropped in training.
     """
 
     def __init__(

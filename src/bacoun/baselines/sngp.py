@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from bacoun.baselines.networks import Count, Positive, Run
 from bacoun.baselines.residual import ResidualClassifier
-from bacoun.engine.randomness import seeded
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -27,16 +25,10 @@ class SNGP(ResidualClassifier):
     Dempster-Shafer uncertainty K / (K + sum of exp(logits)), with logits that shrink as their
     variance grows.
 
+    Settings that are not listed are those of `ResidualClassifier`.
+
     Parameters
     ----------
-    width : int
-        Units in each layer of the residual network.
-    n_layers : int
-        Residual layers.
-    spectral_bound : float
-        Largest spectral norm of the weights of a layer; below 1, no layer merges points.
-    dropout : float
-        Dropout rate in residual layers, in training.
     n_random_features : int
         Number M of random Fourier features.
     length_scale : float, optional
@@ -46,60 +38,34 @@ class SNGP(ResidualClassifier):
         Prior precision of the weights of the random features.
     n_draws : int
         Number S of draws.
-    epochs : int, optional
-        Passes over the data, at most. None: about 3000 steps, in 10 to 500 epochs.
-    batch_size : int
-        Rows in a mini-batch.
-    learning_rate : float
-        Step size of Adam.
-    patience : int, optional
-        Stop early once the log loss of a held-out tenth of the points has not improved for this
-        many epochs. None: train on all points for all epochs.
-    standardize : bool
-        Scale each input, or each channel of images, to zero mean and unit variance.
-    random_state : int, RandomState, Generator or None
-        Seed of the fit. Global random streams are not touched.
-    verbose : bool
-        Show progress bars on stderr.
-    device : str
-        Torch device of the model, such as "cpu".
 
     Attributes
     ----------
-    module_ : torch.nn.Sequential
-        The body, from points (n, D) to random features (n, M), and their linear classifier.
     root_ : Tensor of shape (M, M)
         Cholesky factor of the posterior precision of a class's weights.
     """
 
-    n_random_features: int = 1024
+    n_random_features: Count = 1024
     length_scale: float | None = None
-    ridge: float = 1.0
-    n_draws: int = 200
+    ridge: Positive = 1.0
+    n_draws: Count = 200
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        self._check_counts("n_random_features", "n_draws")
-        if not self.ridge > 0:
-            raise ValueError(f"ridge must be positive; got {self.ridge!r}.")
-        points, labels, generator = self._prepared(X, y)
-        length_scale = self.length_scale or math.sqrt(points.shape[1])
-        with seeded(generator):
-            residual = self._residual_network(points.shape[1])
-            kernel = RandomFeatures(self.width, self.n_random_features, length_scale)
-            body = nn.Sequential(residual, kernel)
-            self._new_network(body, self.n_random_features, bias=False)
+    def _build(self, n_inputs: int) -> None:
+        residual = self._residual_network(n_inputs)
+        length_scale = self.length_scale or math.sqrt(n_inputs)
+        kernel = RandomFeatures(self.width, self.n_random_features, length_scale)
+        self._new_network(nn.Sequential(residual, kernel), self.n_random_features, bias=False)
 
+    def _learn(self, points: Tensor, labels: Tensor, run: Run) -> None:
         def negative_log_posterior(batch: Tensor, targets: Tensor) -> Tensor:
             weights = self.module_[1].get_parameter("weight")
             prior = self.ridge / 2 * weights.square().sum()
             return self._log_loss(batch, targets) + prior / len(points)
 
-        self._train_network(negative_log_posterior, points, labels, generator)
+        self._train_network(run, negative_log_posterior, points, labels)
         self.root_ = torch.linalg.cholesky(self._precision(points))
         shape = (self.n_draws, 1, len(self.classes_))
-        self.eps_ = torch.randn(shape, generator=generator, dtype=torch.float64).to(self.device)
-        return self
+        self.eps_ = torch.randn(shape, generator=run.generator, dtype=torch.float64).to(self.device)
 
     def _precision(self, points: Tensor) -> Tensor:
         """Posterior precision (M, M) of the weights, by Laplace's method."""
@@ -127,17 +93,7 @@ class SNGP(ResidualClassifier):
 
 
 class RandomFeatures(nn.Module):
-    """Features whose dot products approximate a squared exponential kernel.
-
-    Parameters
-    ----------
-    n_inputs : int
-        Dimension of the points.
-    n_features : int
-        Number M of features.
-    length_scale : float
-        Length scale of the kernel.
-    """
+    """M features whose dot products approximate a squared exponential kernel."""
 
     def __init__(self, n_inputs: int, n_features: int, length_scale: float) -> None:
         super().__init__()

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import torch
-from numpy.typing import ArrayLike
 from scipy.special import gammainccinv
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
-from bacoun.baselines.networks import SingleNetwork
-from bacoun.engine.progress import progress_bars
-from bacoun.engine.randomness import seeded
+from bacoun.baselines.networks import Count, Run, SingleNetwork
 from bacoun.engine.training import mean_log_loss
 from bacoun.features.learned import default_epochs
 from bacoun.features.networks import perceptron
@@ -33,6 +29,8 @@ class VOS(SingleNetwork):
     features of the class, with a common covariance. There is a single draw of the probabilities, so
     epistemic uncertainty is 0. The OOD score is the logistic's log-odds of outliers against data.
 
+    Settings that are not listed are those of `SingleNetwork`.
+
     Parameters
     ----------
     hidden : sequence of int
@@ -47,74 +45,45 @@ class VOS(SingleNetwork):
         Share of the epochs after which outliers are drawn.
     weight_decay : float
         Weight decay: half of it times the squared weights is added to the mean loss.
-    epochs : int, optional
-        Passes over the data. None: about 3000 steps, in 10 to 500 epochs.
-    batch_size : int
-        Rows in a mini-batch.
-    learning_rate : float
-        Step size of Adam.
-    standardize : bool
-        Scale each input, or each channel of images, to zero mean and unit variance.
-    random_state : int, RandomState, Generator or None
-        Seed of the fit. Global random streams are not touched.
-    verbose : bool
-        Show progress bars on stderr.
-    device : str
-        Torch device of the model, such as "cpu".
 
     Attributes
     ----------
-    module_ : torch.nn.Sequential
-        The body, from points (n, D) to features (n, L), and the linear classifier.
     logistic_ : torch.nn.Linear
         From the negative energy of a point to the log-odds of data against outliers.
     """
 
     hidden: Sequence[int] = (64, 64, 64)
-    queue_size: int = 1000
-    n_candidates: int = 10_000
+    queue_size: Count = 1000
+    n_candidates: Count = 10_000
     outlier_weight: float = 0.1
     outlier_start: float = 0.4
     weight_decay: float = 5e-4
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit to X (N, D), finite numbers, and y (N,), labels of at least two classes."""
-        self._check_counts("queue_size", "n_candidates")
+    def _check_settings(self) -> None:
+        super()._check_settings()
         if not 0 <= self.outlier_start <= 1:
             raise ValueError(
                 f"outlier_start must satisfy 0 <= outlier_start <= 1; got {self.outlier_start!r}."
             )
-        points, labels, generator = self._prepared(X, y)
-        with seeded(generator):
-            body = perceptron(points.shape[1], self.hidden, 0.0)
-            self._new_network(body, [points.shape[1], *self.hidden][-1])
-            self.logistic_ = nn.Linear(1, 1).to(self.device)
+
+    def _build(self, n_inputs: int) -> None:
+        body = perceptron(n_inputs, self.hidden, 0.0)
+        self._new_network(body, [n_inputs, *self.hidden][-1])
+        self.logistic_ = nn.Linear(1, 1).to(self.device)
         nn.init.ones_(self.logistic_.weight)
         nn.init.zeros_(self.logistic_.bias)
+
+    def _learn(self, points: Tensor, labels: Tensor, run: Run) -> None:
         epochs = self.epochs or default_epochs(len(points), self.batch_size)
         before = round(self.outlier_start * epochs)
-        common = {"l2": self.weight_decay * len(points), "generator": generator}
-        with progress_bars(self.verbose) as bar_for:
-            data = [points, labels]
-            self._train(
-                self.module_,
-                self._log_loss,
-                data,
-                epochs=before,
-                on_epoch=bar_for("network"),
-                **common,
-            )
-            self._train(
-                nn.ModuleList([self.module_, self.logistic_]),
-                self._loss_with_outliers(*data),
-                data,
-                epochs=epochs - before,
-                on_epoch=bar_for("outliers"),
-                **common,
-            )
-        self.module_.double()
-        self.logistic_.double()
-        return self
+        both = nn.ModuleList([self.module_, self.logistic_])
+        decay = {"l2": self.weight_decay * len(points)}
+        self._train(
+            run, "network", self.module_, self._log_loss, points, labels, epochs=before, **decay
+        )
+        loss = self._loss_with_outliers(points, labels)
+        self._train(run, "outliers", both, loss, points, labels, epochs=epochs - before, **decay)
+        both.double()
 
     def _loss_with_outliers(
         self, points: Tensor, labels: Tensor
@@ -141,24 +110,13 @@ class VOS(SingleNetwork):
         log_odds: Tensor = self.logistic_(logits.logsumexp(dim=1, keepdim=True))
         return log_odds.squeeze(1)
 
-    def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
-        return self._features_and_logits(points)[1].softmax(dim=1)[None]
-
     @torch.no_grad()
     def _unfamiliarity(self, points: Tensor) -> Tensor:
         return -self._log_odds(self._features_and_logits(points)[1])
 
 
 class FeatureQueue:
-    """The latest features of each class.
-
-    Parameters
-    ----------
-    clouds : list of Tensor of shape (n, L)
-        The first features of each class.
-    size : int
-        Features to keep of each class, at most as many as there are at first.
-    """
+    """The latest features (n, L) of each class: `size`, or as many as there are at first."""
 
     def __init__(self, clouds: list[Tensor], size: int) -> None:
         self.clouds = [cloud[-size:] for cloud in clouds]
@@ -182,20 +140,8 @@ def virtual_outliers(centers: Tensor, root: Tensor, n_candidates: int) -> Tensor
     """For each class, the least likely of many draws from its Gaussian.
 
     The least likely draw has the largest of `n_candidates` radii, whose squares are chi-squared.
-    That maximum is drawn directly, by its quantile function, at the cost of one draw.
-
-    Parameters
-    ----------
-    centers : Tensor of shape (K, L)
-        Means of the Gaussians.
-    root : Tensor of shape (L, L)
-        Cholesky factor of their common covariance.
-    n_candidates : int
-        Number of draws of each class to choose from.
-
-    Returns
-    -------
-    Tensor of shape (K, L)
+    That maximum is drawn directly, by its quantile function, at the cost of one draw. The classes
+    have means (K, L) and one covariance, with Cholesky factor (L, L).
     """
     n_classes, n_features = centers.shape
     uniform = torch.rand(n_classes, 1, dtype=torch.float64)

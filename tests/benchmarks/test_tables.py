@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import bounds, wide
 
 from bacoun.comparison import record
+from benchmarks import bounds, wide
 
 MIXED = pd.DataFrame(
     {

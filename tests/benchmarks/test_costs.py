@@ -1,6 +1,7 @@
 """The pages on scale say what their records say, and only if these are complete."""
 
 import pytest
+
 from benchmarks import costs, out_of_core
 
 

@@ -6,10 +6,10 @@ import shutil
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from benchmarks import scale
 from benchmarks.scale_worker import Forest
 
 from bacoun.cli import main
+from benchmarks import scale
 
 N_ROWS = 5000
 

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import accidents, explanations, rankers, record
 from benchmarks.detectors import Outside, Preprocessing, fit_rivals, fit_schema
 from benchmarks.spoil import ACCIDENTS, changed_rows
 
 from bacoun.comparison.record import as_text
+from benchmarks import accidents, explanations, rankers, record
 
 SEVERAL_COLUMNS = {
     "two columns swapped",

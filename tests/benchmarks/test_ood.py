@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from benchmarks import ablations, ood
-from benchmarks import record as records
 
 from bacoun.comparison.methods import METHODS
 from bacoun.comparison.run import measure, measure_difficulty
+from benchmarks import ablations, ood
+from benchmarks import record as records
 
 
 @pytest.fixture(scope="module")
