@@ -37,7 +37,7 @@ def folder(model, tmp_path):
 
 def scored(model, frame):
     (rows,) = model.score_rows([frame])
-    return rows, model.scored_table(frame, rows), frame
+    return rows
 
 
 def test_it_counts_what_was_scored(model, folder):
@@ -161,7 +161,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 watch = Watch.beside(folder, model, "1")
 try:
-    watch.add([(rows, model.scored_table(table, rows), table)])
+    watch.add([rows])
 except OSError as error:
     print(str(error).replace(str(log_path(folder)), "LOG"))
 """

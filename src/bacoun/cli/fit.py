@@ -171,12 +171,12 @@ def _start(checkpoint: Checkpoint, resume: bool) -> None:
 
 def _as_json(model: TableModel, out: Path) -> str:
     found = {"model": str(out), "target": model.target, **model.facts, **model.made}
-    found |= {"rule": model.rule.to_dict(), "health": asdict(model.classifier.health_)}
+    found |= {"rule": model.rule.to_dict(), "health": asdict(model.health)}
     return json.dumps(found)
 
 
 def _summary(model: TableModel, out: Path) -> str:
-    facts, health = model.facts, model.classifier.health_
+    facts, health = model.facts, model.health
     auc = "not defined" if facts["auc"] is None else f"{facts['auc']:.3f}"
     mixing = "" if health.rhat is None else f", R-hat {health.rhat:.3f}, ESS {health.ess:.0f}"
     rule = model.rule.summary().splitlines()
@@ -197,7 +197,7 @@ def _summary(model: TableModel, out: Path) -> str:
         f"{facts['calibration_rows']} for calibration{period}" + _repeats(facts),
         "drift": facts["drift"],
         "classes": ", ".join(f"{label} ({rows})" for label, rows in facts["classes"].items()),
-        "columns": f"{facts['features']} features from {len(model.encoder.columns_)} columns",
+        "columns": f"{facts['features']} features from {len(model.columns)} columns",
         "dropped": ", ".join(f"{name} ({why})" for name, why in facts["dropped_columns"].items()),
         "quality": f"accuracy {facts['accuracy']:.3f}, AUC {auc}, ECE {facts['ece']:.3f} on the "
         "calibration rows",

@@ -55,7 +55,7 @@ def predict_many(
 
     from bacoun.columns.checks import summary as in_lines
     from bacoun.many.cluster import open_engine
-    from bacoun.tabular.scorer import Scorer
+    from bacoun.many.scorer import Scorer
 
     scorer = Scorer(model, because)
     scorer.model  # noqa: B018  a damaged model is refused before workers are started

@@ -25,7 +25,7 @@ from bacoun.columns.writing import parquet_writer
 from bacoun.files.atomic import atomic_write
 
 if TYPE_CHECKING:
-    from bacoun.tabular.scorer import Scorer
+    from bacoun.many.scorer import Scorer
 
 FORMAT = 1  # of the parts; another one gives them other names
 SUFFIX = ".parquet"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bacoun.columns.checks import Finding, check_table
+from bacoun.columns.checks import Finding
 from bacoun.columns.reading import is_parquet, listed, rows_per_chunk
 from bacoun.many.cluster import Engine
 from bacoun.many.parts import (
@@ -29,7 +29,7 @@ from bacoun.many.parts import (
 )
 
 if TYPE_CHECKING:
-    from bacoun.tabular.scorer import Scorer
+    from bacoun.many.scorer import Scorer
 
 SUMMARY = "summary.json"
 _MOST_GROUPS_CHECKED = 50
@@ -199,7 +199,7 @@ def score_files(
     counts = engine.run(plan.writer, plan.groups, merge_counts, on_done)
     sample = _sample(plan, engine)
     model = plan.writer.scorer.model
-    summary = Summary(counts, check_table(model.profile, sample, model.target), len(sample))
+    summary = Summary(counts, model.check(sample), len(sample))
     folder, filesystem = located(plan.writer.out)
     remove_unfinished(folder, filesystem, plan.names)
     parts = [
@@ -215,15 +215,13 @@ def score_files(
 
 
 def _check_columns(scorer: Scorer, survey: FileSurvey) -> None:
-    absent = [
-        column.name for column in scorer.model.encoder.columns_ if column.name not in survey.columns
-    ]
+    absent = [name for name in scorer.model.column_names if name not in survey.columns]
     if absent:
         raise ValueError(
             f"every file must have the columns that the model was fitted on; '{survey.file}' lacks "
             f"{listed(absent)}."
         )
-    scorer.refuse_taken(survey.columns, f"'{survey.file}'")
+    scorer.model.refuse_taken(survey.columns, f"'{survey.file}'", scorer.because)
 
 
 def _sample(plan: Plan, engine: Engine) -> pd.DataFrame:

@@ -42,7 +42,11 @@ def render_page(data: ReportData) -> str:
 def _views(data: ReportData) -> dict[str, Any]:
     """What the sections show beside `data`, by the name that the templates use."""
     thresholds, test, n = measures.Thresholds.of(data.rule), data.test, len(data.classes)
-    bins = [] if test.labels is None else measures.reliability(test.probabilities, test.labels)
+    bins = (
+        []
+        if test.truth is None
+        else measures.reliability(test.evaluation.probabilities, test.truth)
+    )
     return {
         "thresholds": thresholds,
         "max_total": math.log(n),
