@@ -11,13 +11,16 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2 import FileSystemLoader
 
 from bacoun import uncertainty as scores
 from bacoun.base import Evaluation
 from bacoun.deferral import Acceptance, DeferralRule
+from bacoun.report import page
 from bacoun.report.data import ReportData, report_data
 from bacoun.report.measures import Thresholds, class_auc, reliability
 from bacoun.report.page import render_page, write_page
+from bacoun.report.sections import SECTIONS, Section
 from bacoun.report.strips import Distribution
 from bacoun.tabular import TableModel
 from bacoun.tabular.explanation import Explanation, Pull, Surprise, Unseen
@@ -236,7 +239,7 @@ def test_the_page_says_what_the_model_was_made_with_and_calibrated_on(model, rea
 @settings(max_examples=20)
 def test_gaps_of_the_reliability_plot_make_the_calibration_error(n, k, seed):
     test = scored(n, k, seed)
-    bins = reliability(test.evaluation.probabilities, test.truth)
+    bins = reliability(test)
     gap = sum(bin.rows * abs(bin.confidence - bin.accuracy) for bin in bins) / n
     assert gap == pytest.approx(
         scores.expected_calibration_error(test.evaluation.probabilities, test.truth), abs=1e-12
@@ -396,3 +399,16 @@ def test_the_threshold_of_likely_errors_is_shown_without_an_error_bound():
     rule = DeferralRule(0.05, 100, 3.0, max_error_probability=0.2)
     assert Thresholds.of(rule).total == pytest.approx(0.5004, abs=1e-4)
     assert Thresholds.of(DeferralRule(0.05, 100, 3.0)).total is None
+
+
+def test_a_new_section_is_a_template_and_a_line(tmp_path, monkeypatch):
+    written = '<h2 id="hello-title">Hello</h2><p>{{ data.test|length|rows }}, {{ answer }}</p>'
+    (tmp_path / "sections").mkdir()
+    (tmp_path / "sections" / "hello.html.j2").write_text(written)
+    monkeypatch.setitem(SECTIONS, "hello", Section("Hello", lambda data: {"answer": 42}))
+    templates = page.environment("bacoun.report")
+    templates.loader.loaders.append(FileSystemLoader(tmp_path))
+    monkeypatch.setattr(page, "environment", lambda *packages: templates)
+    reader = read(page_data(30))
+    assert "30 rows, 42" in reader.text
+    assert "#hello" in reader.links

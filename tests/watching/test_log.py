@@ -13,8 +13,9 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from bacoun.cli import main
+from bacoun.files.identity import version_of
 from bacoun.tabular import TableModel
-from bacoun.watching.files import log_path, version_of
+from bacoun.watching.files import log_path
 from bacoun.watching.log import Watch
 from bacoun.watching.reading import read_log
 

@@ -105,13 +105,15 @@ def class_auc(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
     return float(np.mean(areas)) if areas else None
 
 
-def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[ConfidenceBin]:
+def reliability(test: ScoredRows) -> list[ConfidenceBin]:
     """Bins of confidence that hold rows, as `expected_calibration_error` makes them.
 
-    The mean gap between confidence and accuracy, weighted by rows, is that error.
+    The mean gap between confidence and accuracy, weighted by rows, is that error. Empty without
+    labels.
     """
-    confidence = probabilities.max(axis=1)
-    right = probabilities.argmax(axis=1) == labels
+    right, confidence = test.correct, test.evaluation.probabilities.max(axis=1)
+    if right is None:
+        return []
     bins = np.clip(np.ceil(confidence * _BINS).astype(int) - 1, 0, _BINS - 1)
     return [
         ConfidenceBin(int(rows.sum()), float(confidence[rows].mean()), float(right[rows].mean()))

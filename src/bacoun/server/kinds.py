@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from bacoun.files.identity import version_of
 from bacoun.server.describing import describe
 from bacoun.server.dialects import mlflow_body, open_inference, tables
 from bacoun.server.dialects.media_types import JSON
@@ -17,7 +18,6 @@ from bacoun.server.errors import ApiError
 from bacoun.server.jobs import Answer, Job, Model
 from bacoun.tabular import TableModel
 from bacoun.tabular.explanation import Explanation
-from bacoun.watching.files import version_of
 from bacoun.watching.log import Watch
 
 Write = Callable[[Scored], bytes]
