@@ -37,25 +37,12 @@ _MOST_GROUPS_CHECKED = 50
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do.
-
-    Attributes
-    ----------
-    writer : PartWriter
-        Writes a part for each row group.
-    groups : list of RowGroup
-        All of them, in the order of the files.
-    n_done : int
-        How many parts were there before.
-    others : list of str
-        Parts in the folder that are made of something else: another model, other options, or a
-        file that has changed. They are left as they are.
-    """
+    """What a run will do."""
 
     writer: PartWriter
-    groups: list[RowGroup]
-    n_done: int
-    others: list[str]
+    groups: list[RowGroup]  # all of them, in the order of the files
+    n_done: int  # how many parts were there before
+    others: list[str]  # parts of another model, of other options or of a file that has changed
 
     @property
     def names(self) -> list[str]:
@@ -70,21 +57,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Summary:
-    """What was found in all rows.
+    """What was found in all rows."""
 
-    Attributes
-    ----------
-    counts : Counts
-        Number of rows by decision, reason and prediction.
-    findings : list of Finding
-        What is different about the rows, compared with the training table; see `check_table`.
-    n_checked : int
-        Number of rows that were compared.
-    """
-
-    counts: Counts
-    findings: list[Finding]
-    n_checked: int
+    counts: Counts  # rows by decision, reason and prediction
+    findings: list[Finding]  # how the rows differ from the training table
+    n_checked: int  # rows that were compared
 
     def total(self, **wanted: str) -> int:
         """Number of rows, or of those with the wanted `decision`, `reason` or `prediction`."""

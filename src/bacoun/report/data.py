@@ -25,51 +25,26 @@ _LISTED = 10  # rows in a list of uncertain ones
 
 @dataclass(frozen=True)
 class ReportData:
-    """All that the page shows, as plain values.
+    """All that the page shows, as plain values."""
 
-    Attributes
-    ----------
-    names : dict
-        What the "model", the "test" rows and the "ood" rows are called.
-    classes : tuple of str
-    about, settings, health : dict of str
-    warning : str
-        Why the posterior should not be trusted; "" if it has converged.
-    rule : DeferralRule
-    test : ScoredRows
-    ood : ScoredRows or None
-    calibration : dict of ndarray
-        "ood_score" and "total" of the calibration rows.
-    unfamiliar, ambiguous : dict of Explanation
-        The test rows of the highest `ood_score`, those that are unfamiliar first, and those of the
-        highest aleatoric uncertainty, by their index: what makes them unfamiliar or ambiguous, even
-        if they are accepted.
-    columns : dict of Distribution
-        The columns that explanations name, among the training rows.
-    on_map : list of ndarray of shape (N, 2)
-        Test rows, then OOD rows if any, along the two principal components of the test rows.
-    explained_variance : tuple of float
-        Shares of these components.
-    written : str
-        When.
-    """
-
-    names: dict[str, str]
+    names: dict[str, str]  # what the "model", the "test" rows and the "ood" rows are called
     classes: tuple[str, ...]
     about: dict[str, str]
     settings: dict[str, str]
     health: dict[str, str]
-    warning: str
+    warning: str  # why the posterior should not be trusted; "" if it has converged
     rule: DeferralRule
     test: ScoredRows
     ood: ScoredRows | None
-    calibration: dict[str, np.ndarray]
+    calibration: dict[str, np.ndarray]  # "ood_score" and "total" of the calibration rows
+    # the test rows of the highest ood_score by index, unfamiliar ones first
     unfamiliar: dict[int, Explanation]
+    # those of the highest aleatoric uncertainty; both even if accepted
     ambiguous: dict[int, Explanation]
-    columns: dict[str, Distribution]
-    on_map: list[np.ndarray]
-    explained_variance: tuple[float, float]
-    written: str
+    columns: dict[str, Distribution]  # the training rows, for the columns that explanations name
+    on_map: list[np.ndarray]  # test rows, then OOD rows, along two principal components (N, 2)
+    explained_variance: tuple[float, float]  # shares of these components
+    written: str  # when
 
 
 def report_data(

@@ -29,36 +29,18 @@ _DECIMALS_OF_NATS, _DECIMALS_OF_SCORE = 5, 2
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """What a model says about N rows of a table.
+    """What a model says about N rows of a table."""
 
-    Attributes
-    ----------
-    frame : DataFrame of N rows
-        The rows as they came.
-    features : ndarray of shape (N, D)
-        The rows, encoded.
-    classes : ndarray of shape (K,)
-        The labels, in the order of the probabilities.
-    evaluation : Evaluation
-        Probabilities (N, K), uncertainties and scores (N,).
-    unseen : ndarray of bool of shape (N,)
-        Rows with something that training did not have.
-    outside : ndarray of bool of shape (N,)
-        Rows that are farther from all known rows than these are from each other.
-    reason : ndarray of str of shape (N,)
-        "" if accepted, else "unfamiliar" or "ambiguous"; all "" before a rule has decided.
-    truth : ndarray of int of shape (N,), or None if unknown
-        Index of the true class.
-    """
-
-    frame: pd.DataFrame
-    features: np.ndarray
-    classes: np.ndarray
-    evaluation: Evaluation[np.ndarray]
-    unseen: np.ndarray
+    frame: pd.DataFrame  # the N rows as they came
+    features: np.ndarray  # (N, D), encoded
+    classes: np.ndarray  # the labels (K,), in the order of the probabilities
+    evaluation: Evaluation[np.ndarray]  # probabilities (N, K), uncertainties and scores (N,)
+    unseen: np.ndarray  # (N,), rows with something that training did not have
+    # (N,), rows that are farther from all known rows than these from each other
     outside: np.ndarray
+    # (N,), "" if accepted, else "unfamiliar" or "ambiguous"; "" before a rule decides
     reason: np.ndarray
-    truth: np.ndarray | None = None
+    truth: np.ndarray | None = None  # index (N,) of the true class, if known
 
     @classmethod
     def of(

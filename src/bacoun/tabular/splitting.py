@@ -24,53 +24,27 @@ _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of mo
 
 @dataclass(frozen=True)
 class Sampled:
-    """What is known about all rows, if a table is a sample of more than fit into memory.
+    """What is known about all rows, if a table is a sample of more than fit into memory."""
 
-    Attributes
-    ----------
-    train, held_out : ndarray of int
-        Rows of the sample to train and to calibrate on.
-    ids : dict
-        Columns that only identify rows, as from `find_ids`.
-    facts : dict
-        Facts about all rows that replace those about the sample.
-    encoded_by : callable
-        From a fitted encoder to the `all_rows` of `BaCOUnClassifier.fit`.
-    """
-
-    train: np.ndarray
-    held_out: np.ndarray
-    ids: Mapping[str, str]
-    facts: Mapping[str, Any]
+    train: np.ndarray  # rows of the sample to train on
+    held_out: np.ndarray  # and to calibrate on
+    ids: Mapping[str, str]  # columns that only identify rows, as from find_ids
+    facts: Mapping[str, Any]  # about all rows, in place of those about the sample
+    # from a fitted encoder to the all_rows of BaCOUnClassifier.fit
     encoded_by: Callable[[TableEncoder], Callable[[BaCOUnClassifier], FeatureRows]]
 
 
 @dataclass(frozen=True)
 class Split:
-    """Which rows of a table train a classifier, and which calibrate its deferral rule.
+    """Which rows of a table train a classifier, and which calibrate its deferral rule."""
 
-    Attributes
-    ----------
-    train, held_out : ndarray of int
-        Rows to train and to calibrate on.
-    ids : dict
-        Columns that only identify rows, as from `find_ids`.
-    n_copies : int
-        Rows that repeat others.
-    repeats : {"none", "copies", "events"}
-        How repeated rows count: as copies of one event, or as events that look alike.
-    calibrated_on : str
-        Which rows are held out, in words.
-    in_order : ndarray of int, or None
-        Places of the held-out rows in the order of time, if it decided.
-    """
-
-    train: np.ndarray
-    held_out: np.ndarray
-    ids: Mapping[str, str]
-    n_copies: int
-    repeats: str
-    calibrated_on: str = "random rows"
+    train: np.ndarray  # rows (n,) to train on
+    held_out: np.ndarray  # rows (m,) to calibrate on
+    ids: Mapping[str, str]  # columns that only identify rows, as from find_ids
+    n_copies: int  # rows that repeat others
+    repeats: str  # how these count: "copies" of one event, "events" of their own, or "none"
+    calibrated_on: str = "random rows"  # the held-out rows, in words
+    # places of the held-out rows in the order of time, if that decided
     in_order: np.ndarray | None = None
 
     @classmethod
