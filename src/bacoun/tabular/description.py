@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 
 from bacoun.columns.frames import table_checksum
+from bacoun.deferral import DeferralRule
+from bacoun.posterior import Health
 from bacoun.tabular.encoding import TableEncoder
 from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.tabular.splitting import Split
@@ -53,3 +55,54 @@ def made_now() -> dict[str, str]:
         "fitted": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "with": ", ".join([*versions, f"Python {platform.python_version()}"]),
     }
+
+
+def summarize(
+    facts: Mapping[str, Any], health: Health, rule: DeferralRule, n_columns: int
+) -> dict[str, str]:
+    """A fit in a few lines of text, by their titles; empty if there is nothing to say."""
+    auc = "not defined" if facts["auc"] is None else f"{facts['auc']:.3f}"
+    decisions = rule.summary().splitlines()
+    if rule.acceptance is None:
+        decisions.insert(-1, facts["error_bound"])
+    return {
+        "rows": _rows(facts),
+        "drift": facts["drift"],
+        "classes": ", ".join(f"{label} ({rows})" for label, rows in facts["classes"].items()),
+        "columns": f"{facts['features']} features from {n_columns} columns",
+        "dropped": ", ".join(f"{name} ({why})" for name, why in facts["dropped_columns"].items()),
+        "quality": f"accuracy {facts['accuracy']:.3f}, AUC {auc}, ECE {facts['ece']:.3f} on the "
+        "calibration rows",
+        "health": _mixing(health),
+        "deferral": ("\n" + " " * 10).join(decisions),
+    }
+
+
+def _rows(facts: Mapping[str, Any]) -> str:
+    """How many rows were used for what, and how repeated ones count."""
+    by_time = facts["calibrated_on"] != "random rows"
+    period = f" ({facts['calibrated_on']})" if by_time else ""
+    is_sample = facts["sampled_rows"] < facts["training_rows"]
+    sample = f" (networks: {facts['sampled_rows']})" if is_sample else ""
+    repeats = ""
+    if facts["copies"] and facts.get("repeated_rows") == "events":
+        repeats = f", {facts['copies']} repeated with other labels too, so each row counts"
+    elif facts["copies"]:
+        repeats = f", {facts['copies']} copies of others, which count once"
+    return (
+        f"{facts['rows']}: {facts['training_rows']} for training{sample}, "
+        f"{facts['calibration_rows']} for calibration{period}{repeats}"
+    )
+
+
+def _mixing(health: Health) -> str:
+    """How the posterior was sampled, and how well."""
+    text = f"{health.inference}, {health.n_draws} draws"
+    if health.rhat is not None:
+        text += f", R-hat {health.rhat:.3f}, ESS {health.ess:.0f}"
+    if health.coreset_difference is not None:
+        text += (
+            f"; sampled on {health.coreset_rows} rows, {health.coreset_difference:.2g} nats from "
+            "all rows"
+        )
+    return text

@@ -21,7 +21,7 @@ from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
 from bacoun.serialization import from_state, to_state
 from bacoun.tabular.attribution import Explainer
-from bacoun.tabular.description import describe, made_now
+from bacoun.tabular.description import describe, made_now, summarize
 from bacoun.tabular.encoding import Column, TableEncoder
 from bacoun.tabular.explanation import Explanation
 from bacoun.tabular.labels import read_labels
@@ -148,13 +148,7 @@ class TableModel:
         sampled : Sampled, optional
             What `fit_files` knows about the rows of which `frame` is a sample. None: these are all.
         """
-        check_settings(
-            random_state=random_state,
-            calibration_share=calibration_share,
-            false_alarm=false_alarm,
-            max_error=max_error,
-            confidence=confidence,
-        )
+        check_settings(random_state, calibration_share, false_alarm, max_error, confidence)
         frame = as_pandas(frame)
         labels, table = read_labels(frame, target), frame.drop(columns=target)
         split = Split.of(
@@ -239,6 +233,10 @@ class TableModel:
     def added_columns(self) -> list[str]:
         """Names of the columns that `score` returns, `because` last."""
         return [*ScoredRows.column_names(self.classes), "because"]
+
+    def summary(self) -> dict[str, str]:
+        """What was fitted, how well it does and what it promises: lines of text by their titles."""
+        return summarize(self.facts, self.health, self.rule, len(self.columns))
 
     def refuse_taken(self, names: Iterable[str], where: str, because: bool = True) -> None:
         """Raise a ValueError if `names`, the columns of `where`, include one that is added."""

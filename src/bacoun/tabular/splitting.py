@@ -92,7 +92,6 @@ def _period(column: pd.Series, latest: np.ndarray) -> str:
 
 
 def check_settings(
-    *,
     random_state: int = 0,
     calibration_share: float = 0.2,
     false_alarm: float = 0.05,
