@@ -29,7 +29,7 @@ from scipy import stats
 from bacoun.tabular import TableModel
 from bacoun.tabular.encoding import Column
 from bacoun.tabular.neighbors import Neighborhood
-from bacoun.tabular.scoring import ScoredRows
+from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.watching.martingale import DriftTest
 from bacoun.watching.quantities import bins_of, watched, weights_of
 from benchmarks.record import Record, markdown_table, rich_table
@@ -115,7 +115,7 @@ def pool(change: str, kind: str = "continuous") -> Pool:
         frame["x0"] /= 2.54
     fitted = model(kind)
     (scored,) = fitted.score_rows([frame])
-    return Pool(scored, fitted.encoder.columns_, fitted.neighborhood.n_categories)
+    return Pool(scored, fitted.columns, fitted.neighborhood.n_categories)
 
 
 def noticed(

@@ -75,7 +75,7 @@ def cluster() -> Any:
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         distributed.utils.get_mp_context().set_forkserver_preload(
-            ["distributed", "bacoun.tabular.scorer"]
+            ["distributed", "bacoun.many.scorer"]
         )
         with distributed.LocalCluster(processes=True, silence_logs=50, **options) as cluster:
             yield cluster

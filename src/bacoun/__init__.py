@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bacoun.classifier import BaCOUnClassifier
     from bacoun.export.display import UncertaintyDisplay
-    from bacoun.tabular.scorer import Scorer
+    from bacoun.many.scorer import Scorer
     from bacoun.uncertainty import Uncertainty, decompose
 
 __version__ = "0.2.0"
@@ -30,7 +30,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Imported when first asked for: torch takes seconds, and `bacoun --help` does not need it.
 _HOMES = {
     "BaCOUnClassifier": "bacoun.classifier",
-    "Scorer": "bacoun.tabular.scorer",
+    "Scorer": "bacoun.many.scorer",
     "UncertaintyDisplay": "bacoun.export.display",
     "Uncertainty": "bacoun.uncertainty",
     "decompose": "bacoun.uncertainty",

@@ -20,6 +20,7 @@ from torch import Generator, Tensor, nn
 
 from bacoun.base import BayesianClassifier, Evaluation
 from bacoun.boundary import MixedShell, find_outliers
+from bacoun.deferral.checks import check_share
 from bacoun.engine.nested import NestedSettings
 from bacoun.engine.progress import progress_bars
 from bacoun.engine.randomness import RandomState, as_generator, threads_for
@@ -38,7 +39,7 @@ from bacoun.protocols import (
 from bacoun.serialization import from_state, to_state
 from bacoun.steps import STEPS, fit_step, make_step
 from bacoun.uncertainty import Doubt, Uncertainty
-from bacoun.validation import as_rows, check_share, count_categories
+from bacoun.validation import as_rows, count_categories
 from bacoun.weights import ClassWeight, Rows, combined_weights, weighted_rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -103,14 +102,6 @@ def _as_numbers(values: np.ndarray) -> np.ndarray:
             f"X must hold numbers; it contains the text {text[:40]!r}. Encode such columns first, "
             "for instance with sklearn.preprocessing.OneHotEncoder."
         ) from None
-
-
-def check_share(name: str, value: Any, *, below: float, example: float) -> None:
-    """Refuse a value that is not a number from 0 to `below`, which is not allowed itself."""
-    if not isinstance(value, Real) or not 0 <= float(value) < below:
-        raise ValueError(
-            f"{name} must be a share from 0 to below {below:g}; got {value!r}. Try {example:g}."
-        )
 
 
 def count_categories(

@@ -11,15 +11,20 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2 import FileSystemLoader
 
 from bacoun import uncertainty as scores
+from bacoun.base import Evaluation
 from bacoun.deferral import Acceptance, DeferralRule
-from bacoun.report.data import ReportData, Scored, report_data
+from bacoun.report import page
+from bacoun.report.data import ReportData, report_data
 from bacoun.report.measures import Thresholds, class_auc, reliability
 from bacoun.report.page import render_page, write_page
+from bacoun.report.sections import SECTIONS, Section
 from bacoun.report.strips import Distribution
 from bacoun.tabular import TableModel
 from bacoun.tabular.explanation import Explanation, Pull, Surprise, Unseen
+from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.uncertainty import decompose
 
 COLUMNS = {
@@ -42,6 +47,20 @@ AMBIGUOUS = Explanation(
 # --- pages to look at ----------------------------------------------------------------------------
 
 
+def rows_of(evaluation, reason, truth=None):
+    """Scored rows of which the page only looks at what the model said."""
+    n, k = evaluation.probabilities.shape
+    nothing = np.zeros(n, dtype=bool)
+    frame, features = pd.DataFrame(index=range(n)), np.zeros((n, 0))
+    classes = np.arange(k)
+    return ScoredRows(frame, features, classes, evaluation, nothing, nothing, reason, truth)
+
+
+def saying(rows, **scores):
+    """The same rows, with other scores."""
+    return replace(rows, evaluation=replace(rows.evaluation, **scores))
+
+
 def scored(n, k, seed, *, labeled=True, rule=None, sharpness=2.0):
     """What some model might say of n rows of k classes."""
     import torch
@@ -56,23 +75,19 @@ def scored(n, k, seed, *, labeled=True, rule=None, sharpness=2.0):
     probabilities = draws.mean(dim=0).numpy()
     ood_score = rng.normal(size=n) / sharpness
     rule = rule or DeferralRule.calibrate(ood_score, total, false_alarm=0.3)
-    return Scored(
-        probabilities=probabilities,
-        total=total,
-        aleatoric=aleatoric,
-        epistemic=epistemic,
-        ood_score=ood_score,
-        reason=rule.decide(ood_score, total, probabilities.argmax(axis=1)).reason,
-        projection=rng.normal(size=(n, 2)),
-        log_density=rng.normal(size=n),
-        labels=rng.integers(k, size=n) if labeled else None,
+    evaluation = Evaluation(
+        probabilities, total, aleatoric, epistemic, ood_score, log_density=rng.normal(size=n)
     )
+    reason = rule.decide(ood_score, total, probabilities.argmax(axis=1)).reason
+    return rows_of(evaluation, reason, rng.integers(k, size=n) if labeled else None)
 
 
 def page_data(n=60, k=3, seed=0, *, labeled=True, n_ood=0, rule=None, names=None, **changes):
     """A report on made-up rows."""
     test = scored(n, k, seed, labeled=labeled, rule=rule)
-    rule = rule or DeferralRule.calibrate(test.ood_score, test.total, false_alarm=0.3)
+    ood_score, total = test.evaluation.ood_score, test.evaluation.total
+    rule = rule or DeferralRule.calibrate(ood_score, total, false_alarm=0.3)
+    rng = np.random.default_rng(seed)
     data = ReportData(
         names={"model": "model", "test": "test.csv", "ood": "ood.csv"} | (names or {}),
         classes=tuple(f"class {i}" for i in range(k)),
@@ -81,13 +96,13 @@ def page_data(n=60, k=3, seed=0, *, labeled=True, n_ood=0, rule=None, names=None
         health={"inference": "HMC", "rhat": "1.01"},
         warning="",
         rule=rule,
-        test=replace(test, reason=rule.decide(test.ood_score, test.total, test.predicted).reason),
+        test=replace(test, reason=rule.decide(ood_score, total, test.predicted).reason),
         ood=scored(n_ood, k, seed + 1, labeled=False, rule=rule, sharpness=0.1) if n_ood else None,
-        calibration={"ood_score": test.ood_score[::2], "total": test.total[::2]},
+        calibration={"ood_score": ood_score[::2], "total": total[::2]},
         unfamiliar=dict.fromkeys(range(min(n, 10)), UNFAMILIAR),
         ambiguous=dict.fromkeys(range(min(n, 10)), AMBIGUOUS),
         columns=COLUMNS,
-        unseen=np.zeros(n, dtype=bool),
+        on_map=[rng.normal(size=(size, 2)) for size in (n, n_ood) if size],
         explained_variance=(0.5, 0.2),
         written="2026-01-01 00:00 UTC",
     )
@@ -168,22 +183,24 @@ def test_any_page_is_well_formed_and_its_counts_add_up(n, k, seed, labeled, n_oo
 
 def test_numbers_are_those_of_the_scores(real):
     reader, test, ood = read(real), real.test, real.ood
-    right = test.predicted == test.labels
+    right = test.predicted == test.truth
+    said, of_ood = test.evaluation, ood.evaluation
     accepted = test.reason == ""
     expected = {
         "accuracy-all": right.mean(),
         "auc": scores.auroc(
-            test.probabilities[test.labels == 0, 1], test.probabilities[test.labels == 1, 1]
+            said.probabilities[test.truth == 0, 1],
+            said.probabilities[test.truth == 1, 1],
         ),
-        "ece": scores.expected_calibration_error(test.probabilities, test.labels),
-        "log-loss": scores.negative_log_likelihood(test.probabilities, test.labels),
-        "auroc": scores.auroc(test.ood_score, ood.ood_score),
-        "aupr": scores.aupr(test.ood_score, ood.ood_score),
-        "fpr95": scores.fpr_at_tpr(test.ood_score, ood.ood_score),
-        "aurc": scores.aurc(test.total, right),
-        "augrc": scores.augrc(test.total, right),
-        "risk-80": scores.risk_at_coverage(test.total, right, 0.8),
-        "coverage-5": scores.coverage_at_risk(test.total, right, 0.05),
+        "ece": scores.expected_calibration_error(said.probabilities, test.truth),
+        "log-loss": scores.negative_log_likelihood(said.probabilities, test.truth),
+        "auroc": scores.auroc(said.ood_score, of_ood.ood_score),
+        "aupr": scores.aupr(said.ood_score, of_ood.ood_score),
+        "fpr95": scores.fpr_at_tpr(said.ood_score, of_ood.ood_score),
+        "aurc": scores.aurc(said.total, right),
+        "augrc": scores.augrc(said.total, right),
+        "risk-80": scores.risk_at_coverage(said.total, right, 0.8),
+        "coverage-5": scores.coverage_at_risk(said.total, right, 0.05),
         "accepted-share": accepted.mean(),
         "deferred-share": 1 - accepted.mean(),
         "accepted-accuracy": right[accepted].mean(),
@@ -202,12 +219,12 @@ def test_numbers_are_those_of_the_scores(real):
 def test_scores_on_the_page_are_those_of_the_model(model, table, real):
     table = table.tail(169)
     answers = model.score(table.drop(columns="diagnosis"))
-    np.testing.assert_array_equal(real.test.epistemic, answers["epistemic"])
-    np.testing.assert_array_equal(real.test.ood_score, answers["ood_score"])
+    np.testing.assert_array_equal(real.test.evaluation.epistemic, answers["epistemic"])
+    np.testing.assert_array_equal(real.test.evaluation.ood_score, answers["ood_score"])
     np.testing.assert_array_equal(real.test.reason, answers["reason"])
     said = model.classifier.classes_[real.test.predicted]
     np.testing.assert_array_equal(said, answers["prediction"])
-    np.testing.assert_array_equal(model.classifier.classes_[real.test.labels], table["diagnosis"])
+    np.testing.assert_array_equal(model.classifier.classes_[real.test.truth], table["diagnosis"])
 
 
 def test_the_page_says_what_the_model_was_made_with_and_calibrated_on(model, real):
@@ -222,10 +239,10 @@ def test_the_page_says_what_the_model_was_made_with_and_calibrated_on(model, rea
 @settings(max_examples=20)
 def test_gaps_of_the_reliability_plot_make_the_calibration_error(n, k, seed):
     test = scored(n, k, seed)
-    bins = reliability(test.probabilities, test.labels)
+    bins = reliability(test)
     gap = sum(bin.rows * abs(bin.confidence - bin.accuracy) for bin in bins) / n
     assert gap == pytest.approx(
-        scores.expected_calibration_error(test.probabilities, test.labels), abs=1e-12
+        scores.expected_calibration_error(test.evaluation.probabilities, test.truth), abs=1e-12
     )
 
 
@@ -233,8 +250,8 @@ def test_auc_of_many_classes_is_the_mean_of_each_against_the_rest():
     from sklearn.metrics import roc_auc_score
 
     test = scored(200, 4, 0)
-    expected = roc_auc_score(test.labels, test.probabilities, multi_class="ovr")
-    assert class_auc(test.probabilities, test.labels) == pytest.approx(expected)
+    expected = roc_auc_score(test.truth, test.evaluation.probabilities, multi_class="ovr")
+    assert class_auc(test.evaluation.probabilities, test.truth) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +269,7 @@ def test_auc_of_many_classes_is_the_mean_of_each_against_the_rest():
         page_data(30, 3, rule=rule(math.inf, None, {0: 0.5})),
         page_data(30, 2, warning="HMC has not converged: R-hat 1.2 above 1.01 (raise n_warmup)."),
         page_data(30, 2, health={}, settings={}),
-        page_data(30, 2, unseen=np.arange(30) < 3),
+        page_data(30, 2, test=replace(scored(30, 2, 0), unseen=np.arange(30) < 3)),
         page_data(30, 2, calibration={"ood_score": np.zeros(9), "total": np.full(9, 0.2)}),
         page_data(30, 2, calibration={"ood_score": np.full(9, np.inf), "total": np.full(9, 0.2)}),
         page_data(30, 2, calibration={"ood_score": np.full(9, -1e9), "total": np.full(9, 0.2)}),
@@ -264,19 +281,20 @@ def test_odd_cases_make_a_page(case):
 
 def test_rows_that_are_infinitely_unfamiliar_make_a_page():
     data = page_data(30, 2, n_ood=9, rule=rule(1.0))
-    endless = replace(data.ood, ood_score=np.array([1e3, 1e30, *[np.inf] * 7]))
+    endless = saying(data.ood, ood_score=np.array([1e3, 1e30, *[np.inf] * 7]))
     reader = read(replace(data, ood=endless))
     assert "OOD: 9 rows, 100 % above the threshold" in reader.text
     assert reader.numbers["auroc"] == 1
-    listed = np.where(np.arange(30) == 3, np.inf, data.test.ood_score)
-    assert "infinite" in read(replace(data, test=replace(data.test, ood_score=listed))).text
+    listed = np.where(np.arange(30) == 3, np.inf, data.test.evaluation.ood_score)
+    assert "infinite" in read(replace(data, test=saying(data.test, ood_score=listed))).text
 
 
 def test_a_model_without_doubt_makes_a_page(fast, table):
     paper = fast(ood_prior=0.0)
     model = TableModel.fit(table.head(400), "diagnosis", classifier=paper)
     data = report_data(model, table.tail(50), table.tail(20).assign(**{"worst area": 9_000.0}))
-    np.testing.assert_array_equal(data.test.ood_score, data.test.epistemic)
+    said = data.test.evaluation
+    np.testing.assert_array_equal(said.ood_score, said.epistemic)
     read(data)
 
 
@@ -284,8 +302,8 @@ def test_rows_of_which_the_model_is_entirely_sure_make_a_page():
     sure = np.tile([1.0, 0.0], (5, 1))
     zero = np.zeros(5)
     for labels in (np.zeros(5, int), np.ones(5, int), None):
-        test = Scored(sure, zero, zero, zero, zero, np.full(5, ""), np.zeros((5, 2)), None, labels)
-        read(page_data(5, 2, test=test, ood=test))
+        test = rows_of(Evaluation(sure, zero, zero, zero, zero), np.full(5, ""), labels)
+        read(page_data(5, 2, test=test, ood=test, on_map=[np.zeros((5, 2))] * 2))
 
 
 def test_without_labels_no_number_needs_them():
@@ -308,7 +326,7 @@ def test_the_map_shows_the_two_widest_directions(model, table):
     standard = (points - model.neighborhood.mean) / model.neighborhood.scale
     wards = points[:, -1:] == [0, 1]  # one-hot encoded, not numbers
     variances = np.linalg.eigvalsh(np.cov(np.column_stack([standard[:, :-1], wards]).T))[::-1]
-    np.testing.assert_allclose(data.test.projection.var(axis=0, ddof=1), variances[:2], 1e-5)
+    np.testing.assert_allclose(data.on_map[0].var(axis=0, ddof=1), variances[:2], 1e-5)
     np.testing.assert_allclose(data.explained_variance, variances[:2] / variances.sum(), 1e-5)
 
 
@@ -361,7 +379,7 @@ def test_labels_are_found_however_the_file_spells_them():
     model = TableModel.fit(frame.assign(label=label), "label", quick=True, random_state=0)
     for spelled in (label, label.astype(float), label.astype(str)):
         data = report_data(model, frame.assign(kind=spelled), target="kind")
-        np.testing.assert_array_equal(data.test.labels, label)
+        np.testing.assert_array_equal(data.test.truth, label)
 
 
 def test_mistakes_are_named(model, table):
@@ -381,3 +399,16 @@ def test_the_threshold_of_likely_errors_is_shown_without_an_error_bound():
     rule = DeferralRule(0.05, 100, 3.0, max_error_probability=0.2)
     assert Thresholds.of(rule).total == pytest.approx(0.5004, abs=1e-4)
     assert Thresholds.of(DeferralRule(0.05, 100, 3.0)).total is None
+
+
+def test_a_new_section_is_a_template_and_a_line(tmp_path, monkeypatch):
+    written = '<h2 id="hello-title">Hello</h2><p>{{ data.test|length|rows }}, {{ answer }}</p>'
+    (tmp_path / "sections").mkdir()
+    (tmp_path / "sections" / "hello.html.j2").write_text(written)
+    monkeypatch.setitem(SECTIONS, "hello", Section("Hello", lambda data: {"answer": 42}))
+    templates = page.environment("bacoun.report")
+    templates.loader.loaders.append(FileSystemLoader(tmp_path))
+    monkeypatch.setattr(page, "environment", lambda *packages: templates)
+    reader = read(page_data(30))
+    assert "30 rows, 42" in reader.text
+    assert "#hello" in reader.links

@@ -44,7 +44,7 @@ def test_an_unseen_category_is_named(model, table):
     strange.loc[9, "ward"] = "Z"
     data = report_data(model, strange)
     assert data.test.reason[9] == "unfamiliar"
-    assert data.unseen.sum() == 1
+    assert data.test.unseen.sum() == 1
     first = reasons(data.unfamiliar[9], data.columns)[0]
     assert first.words == "ward = Z (not seen in training)"
     assert "value" not in kinds(first.strip)
@@ -68,7 +68,7 @@ def test_listed_rows_are_explained_as_by_the_model(model, table):
 def test_an_ambiguous_row_names_its_two_classes_and_what_speaks_for_them(model, table):
     data = report_data(model, table.tail(169))
     row, explanation = next(iter(data.ambiguous.items()))
-    assert row == data.test.aleatoric.argmax()
+    assert row == data.test.evaluation.aleatoric.argmax()
     assert [name for name, _ in explanation.classes] == [
         data.classes[k] for k, _ in data.test.most_likely(row, 2)
     ]

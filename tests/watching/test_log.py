@@ -13,8 +13,9 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from bacoun.cli import main
+from bacoun.files.identity import version_of
 from bacoun.tabular import TableModel
-from bacoun.watching.files import log_path, version_of
+from bacoun.watching.files import log_path
 from bacoun.watching.log import Watch
 from bacoun.watching.reading import read_log
 
@@ -37,7 +38,7 @@ def folder(model, tmp_path):
 
 def scored(model, frame):
     (rows,) = model.score_rows([frame])
-    return rows, model.scored_table(frame, rows), frame
+    return rows
 
 
 def test_it_counts_what_was_scored(model, folder):
@@ -161,7 +162,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 watch = Watch.beside(folder, model, "1")
 try:
-    watch.add([(rows, model.scored_table(table, rows), table)])
+    watch.add([rows])
 except OSError as error:
     print(str(error).replace(str(log_path(folder)), "LOG"))
 """

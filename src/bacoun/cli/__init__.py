@@ -1,25 +1,19 @@
-"""The command line: one module for each command."""
+"""The command line: one module for each command, with a function of its name."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import typer
 
-from bacoun.cli.check import check
-from bacoun.cli.compare import compare
-from bacoun.cli.export import export
-from bacoun.cli.fit import fit
-from bacoun.cli.predict import predict
-from bacoun.cli.report import report
-from bacoun.cli.serve import serve
-from bacoun.cli.watch import watch
+COMMANDS = ("fit", "predict", "check", "report", "compare", "export", "serve", "watch")
 
 app = typer.Typer(name="bacoun", rich_markup_mode="markdown", pretty_exceptions_enable=False)
-for command in (fit, predict, check, report, compare, export, serve, watch):
-    app.command()(command)
+for name in COMMANDS:
+    app.command()(vars(import_module(f"bacoun.cli.{name}"))[name])
 
 # The click module that typer uses has changed its name; this is its UsageError under any name.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]

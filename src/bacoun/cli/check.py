@@ -26,18 +26,17 @@ def check(
 
     Example: `bacoun check model new.csv`
     """
-    from bacoun.columns.checks.table import check_table
     from bacoun.tabular import TableModel, stream_table, survey_table
 
     survey = survey_table(new)
     fitted = TableModel.load(model)
     frame = next(stream_table(new, survey=survey))
-    findings = check_table(fitted.profile, frame, fitted.target)
+    findings = fitted.check(frame)
     checked = {"rows": survey.n_rows, "checked_rows": len(frame)}
     if as_json:
         typer.echo(json.dumps(checked | {"findings": [asdict(each) for each in findings]}))
     else:
-        typer.echo("\n".join(_lines(findings, len(frame), len(fitted.profile.used))))
+        typer.echo("\n".join(_lines(findings, len(frame), len(fitted.columns))))
         if len(frame) < survey.n_rows:
             typer.echo(f"checked the first {len(frame):,} of {survey.n_rows:,} rows")
     if any(each.severity == "serious" for each in findings):

@@ -28,7 +28,7 @@ def export(
     names = None
     if "classifier" in read_folder(model):
         table = TableModel.load(model)
-        classifier, names = table.classifier, list(table.encoder.feature_names_)
+        classifier, names = table.classifier, table.feature_names
     else:
         classifier = BaCOUnClassifier.load(model)
     export_onnx(classifier, onnx, feature_names=names, overwrite=overwrite)

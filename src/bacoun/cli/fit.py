@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from glob import escape
@@ -170,49 +169,14 @@ def _start(checkpoint: Checkpoint, resume: bool) -> None:
 
 
 def _as_json(model: TableModel, out: Path) -> str:
-    found = {"model": str(out), "target": model.target, **model.facts, **model.made}
-    found |= {"rule": model.rule.to_dict(), "health": asdict(model.classifier.health_)}
-    return json.dumps(found)
+    content = {"model": str(out), "target": model.target, **model.facts, **model.made}
+    content |= {"rule": model.rule.to_dict(), "health": asdict(model.health)}
+    return json.dumps(content)
 
 
 def _summary(model: TableModel, out: Path) -> str:
-    facts, health = model.facts, model.classifier.health_
-    auc = "not defined" if facts["auc"] is None else f"{facts['auc']:.3f}"
-    mixing = "" if health.rhat is None else f", R-hat {health.rhat:.3f}, ESS {health.ess:.0f}"
-    rule = model.rule.summary().splitlines()
-    if model.rule.acceptance is None:
-        rule.insert(-1, facts["error_bound"])
-    by_time = facts["calibrated_on"] != "random rows"
-    period = f" ({facts['calibrated_on']})" if by_time else ""
-    is_sample = facts["sampled_rows"] < facts["training_rows"]
-    sample = f" (networks: {facts['sampled_rows']})" if is_sample else ""
-    coreset = ""
-    if health.coreset_difference is not None:
-        coreset = (
-            f"; sampled on {health.coreset_rows} rows, {health.coreset_difference:.2g} nats from "
-            "all rows"
-        )
-    lines = {
-        "rows": f"{facts['rows']}: {facts['training_rows']} for training{sample}, "
-        f"{facts['calibration_rows']} for calibration{period}" + _repeats(facts),
-        "drift": facts["drift"],
-        "classes": ", ".join(f"{label} ({rows})" for label, rows in facts["classes"].items()),
-        "columns": f"{facts['features']} features from {len(model.encoder.columns_)} columns",
-        "dropped": ", ".join(f"{name} ({why})" for name, why in facts["dropped_columns"].items()),
-        "quality": f"accuracy {facts['accuracy']:.3f}, AUC {auc}, ECE {facts['ece']:.3f} on the "
-        "calibration rows",
-        "health": f"{health.inference}, {health.n_draws} draws{mixing}{coreset}",
-        "deferral": ("\n" + " " * 10).join(rule),
+    lines = model.summary() | {
         "model": str(out),
         "next": f"bacoun predict {out} NEW.csv --out scored.csv",
     }
     return "\n".join(f"{name:<10}{text}" for name, text in lines.items() if text)
-
-
-def _repeats(facts: Mapping[str, Any]) -> str:
-    """How many rows are repeated, and how they count."""
-    if not facts["copies"]:
-        return ""
-    if facts.get("repeated_rows") == "events":
-        return f", {facts['copies']} repeated with other labels too, so each row counts"
-    return f", {facts['copies']} copies of others, which count once"

@@ -99,7 +99,6 @@ def _folder(out: str | None, as_json: bool, overwrite: bool) -> str:
 def _predict_one(
     model: Path, new: Path, out: Path | None, because: bool, escape_formulas: bool
 ) -> None:
-    from bacoun.columns.reading import listed
     from bacoun.tabular import survey_table
 
     survey = survey_table(new)
@@ -107,12 +106,7 @@ def _predict_one(
     from bacoun.tabular import TableModel
 
     fitted = TableModel.load(model)
-    taken = [name for name in fitted.added_columns if name in survey.columns]
-    if taken:
-        raise ValueError(
-            f"'{new}' already has columns that would be added: {listed(taken)}. Rename or drop "
-            "them first."
-        )
+    fitted.refuse_taken(survey.columns, f"'{new}'")
     chunks = _checked(fitted, _chunks(new, survey))
     if out is None:
         _print_scores(fitted, chunks, because)
@@ -122,12 +116,12 @@ def _predict_one(
 
 def _checked(model: TableModel, chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     """The chunks; after the last one, says what is different about the first."""
-    from bacoun.columns.checks import check_table, summary
+    from bacoun.columns.checks import summary
 
     first = next(chunks)
     yield first
     yield from chunks
-    for line in summary(check_table(model.profile, first, model.target)):
+    for line in summary(model.check(first)):
         typer.echo(f"bacoun: {line}", err=True)
 
 
@@ -182,7 +176,7 @@ def _write_scores(
 
 def _print_scores(model: TableModel, chunks: Iterator[pd.DataFrame], because: bool) -> None:
     for frame in chunks:
-        scored = model.encoder.typed(frame).join(model.score(frame, because))
+        scored = model.typed(frame).join(model.score(frame, because))
         for row in scored.astype(object).to_dict(orient="records"):
             plain = {name: _finite_or_none(value) for name, value in row.items()}
             typer.echo(json.dumps(plain, default=str))

@@ -31,23 +31,7 @@ def refuse_both(workers: int | None, scheduler: str | None) -> None:
 def predict_many(
     model: Path, new: str, out: str, because: bool, workers: int | None, scheduler: str | None
 ) -> None:
-    """Score the files that match `new` into parts in the folder `out`, and print the summary.
-
-    Parameters
-    ----------
-    model : Path
-        Folder of the saved model.
-    new : str
-        Pattern or address of Parquet files.
-    out : str
-        Folder for the parts, or its address.
-    because : bool
-        Say in words why a row is deferred.
-    workers : int, optional
-        Number of worker processes to start.
-    scheduler : str, optional
-        Address of a Dask scheduler.
-    """
+    """Score the files that match `new` into parts in the folder `out`, and print the summary."""
     from bacoun.many.predict import check_folder, find_files, plan, score_files
 
     files = find_files(new)
@@ -55,7 +39,7 @@ def predict_many(
 
     from bacoun.columns.checks import summary as in_lines
     from bacoun.many.cluster import open_engine
-    from bacoun.tabular.scorer import Scorer
+    from bacoun.many.scorer import Scorer
 
     scorer = Scorer(model, because)
     scorer.model  # noqa: B018  a damaged model is refused before workers are started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import narwhals
@@ -29,3 +30,10 @@ def like(table: Any, result: pd.DataFrame) -> Any:
     columns = {str(name): result[name].tolist() for name in result}
     library = narwhals.from_native(table, eager_only=True).implementation
     return narwhals.from_dict(columns, backend=library).to_native()
+
+
+def table_checksum(frame: pd.DataFrame) -> str:
+    """Checksum of a table's column names and content."""
+    checksum = hashlib.sha256("\0".join(map(str, frame.columns)).encode())
+    checksum.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+    return checksum.hexdigest()

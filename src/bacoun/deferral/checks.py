@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+
+def check_share(name: str, value: Any, *, below: float, example: float) -> None:
+    """Refuse a value that is not a number from 0 to `below`, which is not allowed itself."""
+    if not isinstance(value, Real) or not 0 <= float(value) < below:
+        raise ValueError(
+            f"{name} must be a share from 0 to below {below:g}; got {value!r}. Try {example:g}."
+        )
 
 
 def as_share(name: str, value: float) -> Fraction:

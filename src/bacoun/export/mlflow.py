@@ -120,7 +120,7 @@ def _type(column: Column) -> str:
 def _example(model: TableModel) -> pd.DataFrame:
     """A typical row, as a table with the types of the signature."""
     row = pd.DataFrame([typical_row(model)])
-    doubles = [column.name for column in model.encoder.columns_ if _type(column) == "double"]
+    doubles = [column.name for column in model.columns if _type(column) == "double"]
     return row.astype(dict.fromkeys(doubles, float))
 
 
@@ -128,12 +128,11 @@ def _schemas(model: TableModel) -> tuple[Any, Any]:
     """Types of the columns that a model takes, and of those that it adds."""
     from mlflow.types import ColSpec, Schema
 
-    classes = model.classifier.classes_
+    classes = model.classes
     label = {"i": "long", "b": "boolean"}.get(classes.dtype.kind, "string")
     kinds = {"prediction": label, "decision": "string", "reason": "string"}
     inputs: list[Any] = [
-        ColSpec(_type(column), column.name, required=not column.gaps)
-        for column in model.encoder.columns_
+        ColSpec(_type(column), column.name, required=not column.gaps) for column in model.columns
     ]
     outputs: list[Any] = [
         ColSpec(kinds.get(name, "double"), name) for name in model.added_columns[:-1]

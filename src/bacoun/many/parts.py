@@ -25,7 +25,7 @@ from bacoun.columns.writing import parquet_writer
 from bacoun.files.atomic import atomic_write
 
 if TYPE_CHECKING:
-    from bacoun.tabular.scorer import Scorer
+    from bacoun.many.scorer import Scorer
 
 FORMAT = 1  # of the parts; another one gives them other names
 SUFFIX = ".parquet"
@@ -46,26 +46,12 @@ Counts = Counter[Outcome]
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group of a Parquet file, which is the work of one task.
+    """A row group of a Parquet file, which is the work of one task."""
 
-    Attributes
-    ----------
-    file : str
-        Address of the file, with its protocol, such as `file:///data/new.parquet`.
-    size : int
-        Bytes of the file.
-    version : str
-        ETag of the file, or the time of its last change.
-    number : int
-        Which row group of the file.
-    n_rows, n_columns : int
-        Its size.
-    """
-
-    file: str
-    size: int
-    version: str
-    number: int
+    file: str  # its address with the protocol, such as file:///data/new.parquet
+    size: int  # bytes of the file
+    version: str  # ETag of the file, or the time of its last change
+    number: int  # which row group of the file
     n_rows: int
     n_columns: int
 
@@ -116,18 +102,10 @@ def survey_file(file: str) -> list[FileSurvey]:
 
 @dataclass(frozen=True)
 class PartWriter:
-    """Scores row groups and writes each as a part to a folder.
-
-    Parameters
-    ----------
-    scorer : Scorer
-        Scores the rows.
-    out : str
-        Address of the folder, which exists.
-    """
+    """Scores row groups and writes each as a part to a folder."""
 
     scorer: Scorer
-    out: str
+    out: str  # address of the folder, which exists
 
     def name(self, group: RowGroup) -> str:
         """File name of a part: the SHA-256 digest of the row group, the model and the options."""

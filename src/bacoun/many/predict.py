@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bacoun.columns.checks import Finding, check_table
+from bacoun.columns.checks import Finding
 from bacoun.columns.reading import is_parquet, listed, rows_per_chunk
 from bacoun.many.cluster import Engine
 from bacoun.many.parts import (
@@ -29,7 +29,7 @@ from bacoun.many.parts import (
 )
 
 if TYPE_CHECKING:
-    from bacoun.tabular.scorer import Scorer
+    from bacoun.many.scorer import Scorer
 
 SUMMARY = "summary.json"
 _MOST_GROUPS_CHECKED = 50
@@ -37,25 +37,12 @@ _MOST_GROUPS_CHECKED = 50
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do.
-
-    Attributes
-    ----------
-    writer : PartWriter
-        Writes a part for each row group.
-    groups : list of RowGroup
-        All of them, in the order of the files.
-    n_done : int
-        How many parts were there before.
-    others : list of str
-        Parts in the folder that are made of something else: another model, other options, or a
-        file that has changed. They are left as they are.
-    """
+    """What a run will do."""
 
     writer: PartWriter
-    groups: list[RowGroup]
-    n_done: int
-    others: list[str]
+    groups: list[RowGroup]  # all of them, in the order of the files
+    n_done: int  # how many parts were there before
+    others: list[str]  # parts of another model, of other options or of a file that has changed
 
     @property
     def names(self) -> list[str]:
@@ -70,21 +57,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Summary:
-    """What was found in all rows.
+    """What was found in all rows."""
 
-    Attributes
-    ----------
-    counts : Counts
-        Number of rows by decision, reason and prediction.
-    findings : list of Finding
-        What is different about the rows, compared with the training table; see `check_table`.
-    n_checked : int
-        Number of rows that were compared.
-    """
-
-    counts: Counts
-    findings: list[Finding]
-    n_checked: int
+    counts: Counts  # rows by decision, reason and prediction
+    findings: list[Finding]  # how the rows differ from the training table
+    n_checked: int  # rows that were compared
 
     def total(self, **wanted: str) -> int:
         """Number of rows, or of those with the wanted `decision`, `reason` or `prediction`."""
@@ -199,7 +176,7 @@ def score_files(
     counts = engine.run(plan.writer, plan.groups, merge_counts, on_done)
     sample = _sample(plan, engine)
     model = plan.writer.scorer.model
-    summary = Summary(counts, check_table(model.profile, sample, model.target), len(sample))
+    summary = Summary(counts, model.check(sample), len(sample))
     folder, filesystem = located(plan.writer.out)
     remove_unfinished(folder, filesystem, plan.names)
     parts = [
@@ -215,15 +192,13 @@ def score_files(
 
 
 def _check_columns(scorer: Scorer, survey: FileSurvey) -> None:
-    absent = [
-        column.name for column in scorer.model.encoder.columns_ if column.name not in survey.columns
-    ]
+    absent = [name for name in scorer.model.column_names if name not in survey.columns]
     if absent:
         raise ValueError(
             f"every file must have the columns that the model was fitted on; '{survey.file}' lacks "
             f"{listed(absent)}."
         )
-    scorer.refuse_taken(survey.columns, f"'{survey.file}'")
+    scorer.model.refuse_taken(survey.columns, f"'{survey.file}'", scorer.because)
 
 
 def _sample(plan: Plan, engine: Engine) -> pd.DataFrame:

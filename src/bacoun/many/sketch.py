@@ -24,33 +24,15 @@ from bacoun.tabular.splitting import hash_groups
 
 @dataclass(frozen=True)
 class Sampling:
-    """Which rows of a table are drawn, and which are held out for calibration.
+    """Which rows of a table are drawn, and which are held out for calibration."""
 
-    Attributes
-    ----------
-    target : str
-        Column with the labels.
-    group : str or None
-        Column of rows that belong together, on one side. None: identical rows do.
-    ids : tuple of str
-        Columns in which identical rows may differ.
-    share : float
-        Fraction of the groups to hold out.
-    rate : float
-        Probability of a training row to be drawn.
-    most_held_out : int
-        Largest number of groups to calibrate on.
-    seed : int
-        Another one draws and holds out other rows.
-    """
-
-    target: str
-    group: str | None
-    ids: tuple[str, ...]
-    share: float
-    rate: float
-    most_held_out: int
-    seed: int
+    target: str  # column with the labels
+    group: str | None  # column of rows that stay on one side; None: identical rows do
+    ids: tuple[str, ...]  # columns in which identical rows may differ
+    share: float  # fraction of the groups to hold out
+    rate: float  # probability of a training row to be drawn
+    most_held_out: int  # groups to calibrate on
+    seed: int  # another one draws and holds out other rows
 
     def hashes(self, frame: pd.DataFrame) -> np.ndarray:
         """A hash (N,), uint64, of the group of each row."""
@@ -65,32 +47,15 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Sketch:
-    """Some rows of a table, and counts of all of them.
-
-    Attributes
-    ----------
-    sampling : Sampling
-        How the rows were chosen.
-    labels : Counter
-        Number of rows by label.
-    n_training : int
-        Number of rows that are not held out.
-    digest : int
-        Sum of the hashes of all rows, modulo 2**64.
-    sample : DataFrame
-        Training rows that were drawn; the index is the number of the row.
-    witnesses : DataFrame
-        Training rows that hold an extreme, a category or a gap of some column.
-    held_out : DataFrame
-        One row of each of the groups with the smallest hashes, which are the first index.
-    """
+    """Some rows of a table, and counts of all of them."""
 
     sampling: Sampling
-    labels: Counter[Any]
-    n_training: int
-    digest: int
-    sample: pd.DataFrame
-    witnesses: pd.DataFrame
+    labels: Counter[Any]  # number of rows by label
+    n_training: int  # rows that are not held out
+    digest: int  # sum of the hashes of all rows, modulo 2**64
+    sample: pd.DataFrame  # training rows that were drawn; the index is the number of the row
+    witnesses: pd.DataFrame  # training rows with an extreme, a category or a gap of some column
+    # one row of each of the groups with the smallest hashes, the first index
     held_out: pd.DataFrame
 
     @classmethod

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pandas as pd
 from bacoun.deferral import DeferralRule
 from bacoun.report.strips import Distribution, distributions
 from bacoun.tabular.explanation import Explanation
+from bacoun.tabular.scored_rows import ScoredRows
 
 if TYPE_CHECKING:
     from bacoun.tabular import TableModel
@@ -24,101 +24,27 @@ _LISTED = 10  # rows in a list of uncertain ones
 
 
 @dataclass(frozen=True)
-class Scored:
-    """What the model says about N rows.
-
-    Attributes
-    ----------
-    probabilities : ndarray of shape (N, K)
-    total, aleatoric, epistemic : ndarray of shape (N,)
-        Uncertainties in nats.
-    ood_score : ndarray of shape (N,)
-        Unbounded; infinite where the flow overflows.
-    reason : ndarray of shape (N,)
-        "" if accepted, else "unfamiliar" or "ambiguous".
-    projection : ndarray of shape (N, 2)
-        Along the two principal components of the test rows.
-    log_density : ndarray of shape (N,), or None if the model has none
-    labels : ndarray of shape (N,), or None if unknown
-        Index of the true class.
-    """
-
-    probabilities: np.ndarray
-    total: np.ndarray
-    aleatoric: np.ndarray
-    epistemic: np.ndarray
-    ood_score: np.ndarray
-    reason: np.ndarray
-    projection: np.ndarray
-    log_density: np.ndarray | None = None
-    labels: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return len(self.total)
-
-    @cached_property
-    def predicted(self) -> np.ndarray:
-        """Index (N,) of the most likely class."""
-        return self.probabilities.argmax(axis=1)
-
-    @cached_property
-    def correct(self) -> np.ndarray | None:
-        """Whether each prediction (N,) is right; None without labels."""
-        return None if self.labels is None else self.predicted == self.labels
-
-    def most_likely(self, row: int, number: int = 3) -> list[tuple[int, float]]:
-        """Indices and probabilities of the most likely classes of a row."""
-        order = np.argsort(-self.probabilities[row], kind="stable")[:number]
-        return [(int(k), float(self.probabilities[row, k])) for k in order]
-
-
-@dataclass(frozen=True)
 class ReportData:
-    """All that the page shows, as plain values.
+    """All that the page shows, as plain values."""
 
-    Attributes
-    ----------
-    names : dict
-        What the "model", the "test" rows and the "ood" rows are called.
-    classes : tuple of str
-    about, settings, health : dict of str
-    warning : str
-        Why the posterior should not be trusted; "" if it has converged.
-    rule : DeferralRule
-    test : Scored
-    ood : Scored or None
-    calibration : dict of ndarray
-        "ood_score" and "total" of the calibration rows.
-    unfamiliar, ambiguous : dict of Explanation
-        The test rows of the highest `ood_score`, those that are unfamiliar first, and those of the
-        highest aleatoric uncertainty, by their index: what makes them unfamiliar or ambiguous, even
-        if they are accepted.
-    columns : dict of Distribution
-        The columns that explanations name, among the training rows.
-    unseen : ndarray of bool of shape (N,)
-        Test rows with something that training did not have, which are unfamiliar for that alone.
-    explained_variance : tuple of float
-        Shares of the two principal components.
-    written : str
-        When.
-    """
-
-    names: dict[str, str]
+    names: dict[str, str]  # what the "model", the "test" rows and the "ood" rows are called
     classes: tuple[str, ...]
     about: dict[str, str]
     settings: dict[str, str]
     health: dict[str, str]
-    warning: str
+    warning: str  # why the posterior should not be trusted; "" if it has converged
     rule: DeferralRule
-    test: Scored
-    ood: Scored | None
-    calibration: dict[str, np.ndarray]
+    test: ScoredRows
+    ood: ScoredRows | None
+    calibration: dict[str, np.ndarray]  # "ood_score" and "total" of the calibration rows
+    # the test rows of the highest ood_score by index, unfamiliar ones first
     unfamiliar: dict[int, Explanation]
+    # those of the highest aleatoric uncertainty; both even if accepted
     ambiguous: dict[int, Explanation]
-    columns: dict[str, Distribution]
-    unseen: np.ndarray
-    explained_variance: tuple[float, float]
-    written: str
+    columns: dict[str, Distribution]  # the training rows, for the columns that explanations name
+    on_map: list[np.ndarray]  # test rows, then OOD rows, along two principal components (N, 2)
+    explained_variance: tuple[float, float]  # shares of these components
+    written: str  # when
 
 
 def report_data(
@@ -143,37 +69,35 @@ def report_data(
     names : dict, optional
         What to call the "model", the "test" rows and the "ood" rows.
     """
-    classes = tuple(str(label) for label in model.classifier.classes_)
-    labels = _labels(test, target or model.target, classes, required=target is not None)
-    rows = _features(test, model.target, target)
-    encoded, unseen = model.encoder.transform_with_unseen(rows)
-    points = model.neighborhood.coordinates(encoded)
-    components, explained_variance = _principal_components(points)
-    scored = _score(model, rows, points @ components.T, labels)
-    scored_ood = None
-    if ood is not None:
-        strange = _features(ood, model.target, target)
-        points = model.neighborhood.coordinates(model.encoder.transform(strange))
-        scored_ood = _score(model, strange, points @ components.T)
-    health, settings = model.classifier.health_, model.classifier.get_params(deep=False)
+    classes = tuple(str(label) for label in model.classes)
+    truth = _labels(test, target or model.target, classes, required=target is not None)
+    scored = replace(_score(model, _features(test, model.target, target)), truth=truth)
+    scored_ood = None if ood is None else _score(model, _features(ood, model.target, target))
+    points = [model.coordinates(rows) for rows in (scored, scored_ood) if rows is not None]
+    components, explained_variance = _principal_components(points[0])
     return ReportData(
         names={"model": "model", "test": "test rows", "ood": "OOD rows", **(names or {})},
         classes=classes,
         about=_as_text({**model.made, **model.facts, "classes": None}),
-        settings=_as_text({**settings, "n_jobs": None, "verbose": None}),
-        health=_as_text(vars(health)),
-        warning=_convergence_warning(health),
+        settings=_as_text({**model.settings, "n_jobs": None, "verbose": None}),
+        health=_as_text(vars(model.health)),
+        warning=_convergence_warning(model.health),
         rule=model.rule,
         test=scored,
         ood=scored_ood,
         calibration={name: model.calibration[name] for name in ("ood_score", "total")},
-        unfamiliar=_explain_unfamiliar(model, rows, _least_familiar(scored)),
-        ambiguous=_explain_ambiguous(model, rows, _highest(scored.aleatoric), scored.probabilities),
+        unfamiliar=_explain_unfamiliar(model, scored, _least_familiar(scored)),
+        ambiguous=_explain_ambiguous(model, scored, _highest(scored.evaluation.aleatoric)),
         columns=distributions(model),
-        unseen=unseen,
+        on_map=[rows @ components.T for rows in points],
         explained_variance=explained_variance,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
+
+
+def _score(model: TableModel, frame: pd.DataFrame) -> ScoredRows:
+    (scored,) = model.score_rows([frame])
+    return scored
 
 
 def _labels(
@@ -232,54 +156,36 @@ def _principal_components(points: np.ndarray) -> tuple[np.ndarray, tuple[float, 
     return components, (float(shares[0]), float(shares[1]))
 
 
-def _score(
-    model: TableModel, frame: pd.DataFrame, projection: np.ndarray, labels: np.ndarray | None = None
-) -> Scored:
-    table = model.score(frame)
-    names = ("total", "aleatoric", "epistemic", "ood_score", "log_density")
-    columns = {name: table[name].to_numpy(dtype=np.float64) for name in names}
-    density = columns.pop("log_density")
-    return Scored(
-        probabilities=table[[f"p_{name}" for name in model.classifier.classes_]].to_numpy(float),
-        reason=table["reason"].fillna("").astype(str).to_numpy(),
-        projection=projection,
-        log_density=None if np.isnan(density).any() else density,
-        labels=labels,
-        **columns,
-    )
-
-
 def _highest(scores: np.ndarray) -> list[int]:
     """Rows of the highest scores, highest first; of equal ones the earlier."""
     return np.argsort(-scores, kind="stable")[:_LISTED].tolist()
 
 
-def _least_familiar(scored: Scored) -> list[int]:
+def _least_familiar(scored: ScoredRows) -> list[int]:
     """Rows to list as unfamiliar: those that are first, then by their score."""
-    order = np.lexsort([-scored.ood_score, scored.reason != "unfamiliar"])
+    order = np.lexsort([-scored.evaluation.ood_score, scored.reason != "unfamiliar"])
     return order[:_LISTED].tolist()
 
 
 def _explain_unfamiliar(
-    model: TableModel, frame: pd.DataFrame, rows: list[int]
+    model: TableModel, scored: ScoredRows, rows: list[int]
 ) -> dict[int, Explanation]:
-    """Why some rows of a table are unfamiliar, or what is least likely in those that are not."""
-    listed = frame.iloc[rows]
-    deferring = replace(model.rule, ood_threshold=-math.inf, class_thresholds=None)
-    all_unfamiliar = replace(model, rule=deferring).explain(listed)
-    pairs = zip(model.explain(listed), all_unfamiliar, strict=True)
-    told = [own if own.reason == "unfamiliar" else other for own, other in pairs]
-    return dict(zip(rows, told, strict=True))
+    """Why some rows are unfamiliar, or what is least likely in those that are not."""
+    listed = scored.take(np.array(rows))
+    # By a rule that finds nothing familiar, no repairs suffice and all columns are ranked.
+    strict = replace(model.rule, ood_threshold=-math.inf, class_thresholds=None)
+    ranked = replace(model, rule=strict).explain_rows(listed.decided(strict))
+    pairs = zip(model.explain_rows(listed), ranked, strict=True)
+    explained = [own if own.reason == "unfamiliar" else other for own, other in pairs]
+    return dict(zip(rows, explained, strict=True))
 
 
 def _explain_ambiguous(
-    model: TableModel, frame: pd.DataFrame, rows: list[int], probabilities: np.ndarray
+    model: TableModel, scored: ScoredRows, rows: list[int]
 ) -> dict[int, Explanation]:
-    """The two most likely classes of some rows of a table, and the columns between them."""
-    listed, encoder = frame.iloc[rows], model.encoder
-    points, values = encoder.transform(listed), encoder.read(listed)
-    told = model.explainer.ambiguous(points, values, probabilities[rows])
-    return dict(zip(rows, told, strict=True))
+    """The two most likely classes of some rows, and the columns between them."""
+    explained = model.explainer.ambiguous(scored.take(np.array(rows)))
+    return dict(zip(rows, explained, strict=True))
 
 
 def _convergence_warning(health: Any) -> str:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bacoun.report.data import ReportData, Scored
+from bacoun.report.data import ReportData
 from bacoun.report.formats import percent, rows
 from bacoun.report.measures import ConfidenceBin, Thresholds
 from bacoun.report.plots import Axis, Plot, log_axis, percent_axis, symlog_axis
+from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.uncertainty import risk_coverage
 
 DRAWN = 2000  # points in a chart; more hide each other
@@ -30,17 +31,17 @@ def reliability_plot(bins: Sequence[ConfidenceBin]) -> Plot:
 
 def uncertainty_plot(data: ReportData, thresholds: Thresholds) -> Plot:
     """Epistemic against aleatoric uncertainty of each row; errors are crosses."""
-    test, top = data.test, math.log(len(data.classes))
-    plot = Plot(log_axis([test.aleatoric], top), log_axis([test.epistemic], top), height=340)
+    test, said, top = data.test, data.test.evaluation, math.log(len(data.classes))
+    plot = Plot(log_axis([said.aleatoric], top), log_axis([said.epistemic], top), height=340)
     if data.ood is not None:
-        some = _sample(len(data.ood))
-        plot.dots(data.ood.aleatoric[some], data.ood.epistemic[some], "outside")
+        some, other = _sample(len(data.ood)), data.ood.evaluation
+        plot.dots(other.aleatoric[some], other.epistemic[some], "outside")
     some = _sample(len(test))
     right = np.full(len(test), True) if test.correct is None else test.correct
     good, bad = some[right[some]], some[~right[some]]
-    plot.dots(test.aleatoric[good], test.epistemic[good], "right")
+    plot.dots(said.aleatoric[good], said.epistemic[good], "right")
     names = [_named(data, row) for row in bad.tolist()]
-    plot.crosses(test.aleatoric[bad], test.epistemic[bad], "wrong", names)
+    plot.crosses(said.aleatoric[bad], said.epistemic[bad], "wrong", names)
     if thresholds.total is not None and thresholds.total > plot.x.low:
         aleatoric = np.geomspace(plot.x.low, min(thresholds.total, plot.x.high), 200)
         plot.line(aleatoric, thresholds.total - aleatoric, "limit")
@@ -48,8 +49,8 @@ def uncertainty_plot(data: ReportData, thresholds: Thresholds) -> Plot:
 
 
 def _named(data: ReportData, row: int) -> str:
-    assert data.test.labels is not None  # for mypy: only errors are named
-    predicted, label = (data.classes[each[row]] for each in (data.test.predicted, data.test.labels))
+    assert data.test.truth is not None  # for mypy: only errors are named
+    predicted, label = (data.classes[each[row]] for each in (data.test.predicted, data.test.truth))
     return f"row {row + 1:,}: predicted {predicted}, label {label}"
 
 
@@ -70,8 +71,8 @@ def total_plot(data: ReportData, thresholds: Thresholds) -> Plot:
 
 def _sets(data: ReportData, score: str) -> dict[str, np.ndarray]:
     """One score of each set of rows."""
-    sets = {"calibration": data.calibration[score], "test": getattr(data.test, score)}
-    return sets if data.ood is None else sets | {"OOD": getattr(data.ood, score)}
+    sets = {"calibration": data.calibration[score], "test": vars(data.test.evaluation)[score]}
+    return sets if data.ood is None else sets | {"OOD": vars(data.ood.evaluation)[score]}
 
 
 def _histograms(
@@ -96,12 +97,12 @@ def _histograms(
     return plot
 
 
-def risk_plot(test: Scored) -> Plot | None:
+def risk_plot(test: ScoredRows) -> Plot | None:
     """Share of errors against coverage, for this model, an oracle and chance; None unlabeled."""
     right, accepted = test.correct, test.reason == ""
     if right is None:
         return None
-    coverages, risks = risk_coverage(test.total, right)
+    coverages, risks = risk_coverage(test.evaluation.total, right)
     error = 1 - float(right.mean())
     # An error among the very first rows would set the scale for all others.
     top = min(1.0, 1.15 * max(risks[coverages >= 0.1].max(), 1.5 * error, 0.02))
@@ -126,16 +127,18 @@ class Map(NamedTuple):
 
 def row_map(data: ReportData) -> Map:
     """All rows along two principal components, shaded by epistemic uncertainty."""
-    sets = [(data.test, "")] if data.ood is None else [(data.test, ""), (data.ood, " square")]
+    sets = [(data.test, data.on_map[0], "")]
+    sets += [] if data.ood is None else [(data.ood, data.on_map[1], " square")]
     plot = Plot(_map_axis(data, 0), _map_axis(data, 1), height=360)
-    highest = max(1e-4, *(float(scored.epistemic.max()) for scored, _ in sets))
-    shades = log_axis([data.test.epistemic], highest)
+    highest = max(1e-4, *(float(scored.evaluation.epistemic.max()) for scored, *_ in sets))
+    shades = log_axis([data.test.evaluation.epistemic], highest)
     n_outside = 0
     for level in range(_LEVELS):
-        for scored, shape in sets:
+        for scored, places, shape in sets:
             some = _sample(len(scored))
-            levels = np.minimum(shades.position(scored.epistemic[some]) * _LEVELS, _LEVELS - 1)
-            x, y = scored.projection[some[levels.astype(int) == level]].T
+            lengths = shades.position(scored.evaluation.epistemic[some])
+            levels = np.minimum(lengths * _LEVELS, _LEVELS - 1).astype(int)
+            x, y = places[some[levels == level]].T
             plot.dots(x, y, f"level{level}{shape}")
             n_outside += int((plot.x.outside(x) | plot.y.outside(y)).sum())
     edges = np.geomspace(shades.low, shades.high, _LEVELS + 1)
@@ -144,8 +147,7 @@ def row_map(data: ReportData) -> Map:
 
 def _map_axis(data: ReportData, component: int) -> Axis:
     """Wide enough for the test rows and what is near them; a few far rows must not shrink it."""
-    test = data.test.projection[:, component]
-    everything = test if data.ood is None else np.append(test, data.ood.projection[:, component])
+    test, everything = data.on_map[0][:, component], np.concatenate(data.on_map)[:, component]
     low, high = np.quantile(test, [0.01, 0.99])
     reach = (high - low) or 1.0
     low = max(everything.min(), low - reach) - 0.05 * reach

@@ -9,7 +9,7 @@ import numpy as np
 
 from bacoun import uncertainty as scores
 from bacoun.deferral import DeferralRule
-from bacoun.report.data import Scored
+from bacoun.tabular.scored_rows import ScoredRows
 
 _BINS = 15  # of confidence, as in expected_calibration_error
 _COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
@@ -33,7 +33,7 @@ class Tally(NamedTuple):
         return None if self.right is None or not self.rows else self.right / self.rows
 
 
-def outcomes(scored: Scored, among: np.ndarray | None = None) -> dict[str, Tally]:
+def outcomes(scored: ScoredRows, among: np.ndarray | None = None) -> dict[str, Tally]:
     """What the deferral rule does with the rows, or with some of them.
 
     Returns
@@ -48,7 +48,7 @@ def outcomes(scored: Scored, among: np.ndarray | None = None) -> dict[str, Tally
     }
 
 
-def _tally(scored: Scored, rows: np.ndarray) -> Tally:
+def _tally(scored: ScoredRows, rows: np.ndarray) -> Tally:
     right = None if scored.correct is None else int(scored.correct[rows].sum())
     return Tally(int(rows.sum()), len(scored), right)
 
@@ -80,14 +80,14 @@ class ConfidenceBin(NamedTuple):
     accuracy: float
 
 
-def accuracy(test: Scored) -> dict[str, float | None]:
+def accuracy(test: ScoredRows) -> dict[str, float | None]:
     """How good the probabilities of all rows are: AUC, ECE and log loss; empty without labels."""
-    if test.labels is None:
+    if test.truth is None:
         return {}
     return {
-        "auc": class_auc(test.probabilities, test.labels),
-        "ece": scores.expected_calibration_error(test.probabilities, test.labels, _BINS),
-        "log_loss": scores.negative_log_likelihood(test.probabilities, test.labels),
+        "auc": class_auc(test.evaluation.probabilities, test.truth),
+        "ece": scores.expected_calibration_error(test.evaluation.probabilities, test.truth, _BINS),
+        "log_loss": scores.negative_log_likelihood(test.evaluation.probabilities, test.truth),
     }
 
 
@@ -105,13 +105,15 @@ def class_auc(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
     return float(np.mean(areas)) if areas else None
 
 
-def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[ConfidenceBin]:
+def reliability(test: ScoredRows) -> list[ConfidenceBin]:
     """Bins of confidence that hold rows, as `expected_calibration_error` makes them.
 
-    The mean gap between confidence and accuracy, weighted by rows, is that error.
+    The mean gap between confidence and accuracy, weighted by rows, is that error. Empty without
+    labels.
     """
-    confidence = probabilities.max(axis=1)
-    right = probabilities.argmax(axis=1) == labels
+    right, confidence = test.correct, test.evaluation.probabilities.max(axis=1)
+    if right is None:
+        return []
     bins = np.clip(np.ceil(confidence * _BINS).astype(int) - 1, 0, _BINS - 1)
     return [
         ConfidenceBin(int(rows.sum()), float(confidence[rows].mean()), float(right[rows].mean()))
@@ -127,26 +129,27 @@ class Detection(NamedTuple):
     aupr: float
 
 
-def detection(test: Scored, ood: Scored | None) -> dict[str, Detection]:
+def detection(test: ScoredRows, ood: ScoredRows | None) -> dict[str, Detection]:
     """OOD detection by "ood_score" and by each other score; empty without OOD rows."""
     if ood is None:
         return {}
+    inside, outside = test.evaluation, ood.evaluation
     pairs = {
-        "ood_score": (test.ood_score, ood.ood_score),
-        "epistemic": (test.epistemic, ood.epistemic),
-        "total": (test.total, ood.total),
+        "ood_score": (inside.ood_score, outside.ood_score),
+        "epistemic": (inside.epistemic, outside.epistemic),
+        "total": (inside.total, outside.total),
     }
-    if test.log_density is not None and ood.log_density is not None:
-        pairs["negative log density"] = (-test.log_density, -ood.log_density)
+    if inside.log_density is not None and outside.log_density is not None:
+        pairs["negative log density"] = (-inside.log_density, -outside.log_density)
     measures = (scores.auroc, scores.fpr_at_tpr, scores.aupr)
     return {
         name: Detection(*(measure(*pair) for measure in measures)) for name, pair in pairs.items()
     }
 
 
-def risk(test: Scored) -> dict[str, float]:
+def risk(test: ScoredRows) -> dict[str, float]:
     """Errors if rows are answered in the order of total uncertainty; empty without labels."""
-    total, right = test.total, test.correct
+    total, right = test.evaluation.total, test.correct
     if right is None:
         return {}
     return {
@@ -158,8 +161,8 @@ def risk(test: Scored) -> dict[str, float]:
     }
 
 
-def risk_at_coverage(test: Scored) -> dict[float, float]:
+def risk_at_coverage(test: ScoredRows) -> dict[float, float]:
     """Share of errors among the rows answered, by coverage; empty without labels."""
     if test.correct is None:
         return {}
-    return {c: scores.risk_at_coverage(test.total, test.correct, c) for c in _COVERAGES}
+    return {c: scores.risk_at_coverage(test.evaluation.total, test.correct, c) for c in _COVERAGES}

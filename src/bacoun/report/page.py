@@ -1,68 +1,42 @@
 """The report of a model on a test table: one HTML file that needs nothing else.
 
-`data.report_data` asks the model once, `measures` and `figures` compute what is shown, and the
-templates hold the text. Names from the table are escaped wherever they appear.
+`data.report_data` asks the model once, `measures` and `figures` compute what the `sections` show,
+and the templates hold the text. Names from the table are escaped wherever they appear.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import os
-from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from bacoun.files.atomic import atomic_write
-from bacoun.report import figures, measures
 from bacoun.report.data import ReportData
 from bacoun.report.formats import FILTERS
-from bacoun.report.reasons import reasons
+from bacoun.report.sections import SECTIONS
 
 
 def render_page(data: ReportData) -> str:
     """The page as text."""
-    css, js = resource("page.css"), resource("page.js")
-    page = environment("bacoun.report").get_template("page.html.j2")
-    return page.render(
+    css, js, templates = resource("page.css"), resource("page.js"), environment("bacoun.report")
+    sections = {}
+    for name, section in SECTIONS.items():
+        template = templates.get_template(f"sections/{name}.html.j2")
+        sections[name] = template.render(data=data, **section.values(data))
+    return templates.get_template("page.html.j2").render(
         data=data,
+        titles={name: section.title for name, section in SECTIONS.items()},
+        sections=sections,
         css=css,
         js=js,
         policy=content_policy(css, js),
         version=version("bacoun"),
-        **_views(data),
     )
-
-
-def _views(data: ReportData) -> dict[str, Any]:
-    """What the sections show beside `data`, by the name that the templates use."""
-    thresholds, test, n = measures.Thresholds.of(data.rule), data.test, len(data.classes)
-    bins = [] if test.labels is None else measures.reliability(test.probabilities, test.labels)
-    return {
-        "thresholds": thresholds,
-        "max_total": math.log(n),
-        "outcomes": measures.outcomes(test),
-        "ood_outcomes": None if data.ood is None else measures.outcomes(data.ood),
-        "outcomes_by_class": [measures.outcomes(test, test.predicted == k) for k in range(n)],
-        "accuracy": measures.accuracy(test),
-        "confidence_bins": bins,
-        "reliability_plot": figures.reliability_plot(bins) if bins else None,
-        "uncertainty_plot": figures.uncertainty_plot(data, thresholds),
-        "ood_score_plot": figures.ood_score_plot(data, thresholds),
-        "total_plot": figures.total_plot(data, thresholds),
-        "detection": measures.detection(test, data.ood),
-        "risk": measures.risk(test),
-        "risk_plot": figures.risk_plot(test),
-        "risk_at_coverage": measures.risk_at_coverage(test),
-        "reasons": partial(reasons, columns=data.columns),
-        "map": figures.row_map(data),
-        "max_drawn": figures.DRAWN,
-    }
 
 
 def write_page(data: ReportData, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -19,22 +19,14 @@ Scale = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Axis:
-    """The ends of an axis, its ticks and its scale; values beyond an end are drawn there.
-
-    Attributes
-    ----------
-    low, high : float
-    ticks : list of (float, str)
-        Round values, and how they are written.
-    scale, unscale : callable
-        From values to lengths along the axis, and back.
-    """
+    """The ends of an axis, its ticks and its scale; values beyond an end are drawn there."""
 
     low: float
     high: float
+    # round values, and how they are written
     ticks: list[tuple[float, str]] = field(default_factory=list)
-    scale: Scale = np.asarray
-    unscale: Scale = np.asarray
+    scale: Scale = np.asarray  # from values to lengths along the axis
+    unscale: Scale = np.asarray  # and back
 
     def position(self, values: ArrayLike) -> np.ndarray:
         """Where values lie along the axis, from 0 to 1."""

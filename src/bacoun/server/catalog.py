@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bacoun.files.identity import is_model, stamp_of
 from bacoun.server.errors import ApiError
 from bacoun.server.jobs import Model
-
-_DOCUMENT, _TENSORS = "model.json", "model.safetensors"
 
 
 @dataclass
@@ -39,14 +38,14 @@ class Catalog:
                     f"models must be folders, or folders of them; '{path}' is neither. Fit one "
                     "with bacoun fit."
                 )
-            (models if _is_model(path) else folders).append(path.resolve())
+            (models if is_model(path) else folders).append(path.resolve())
         catalog = cls(models, folders)
         catalog._check_names()
         return catalog
 
     def _check_names(self) -> None:
         for folder in self.folders:
-            if not any(map(_is_model, _inside(folder))):
+            if not any(map(is_model, _inside(folder))):
                 raise FileNotFoundError(
                     f"'{folder}' must hold models; it has none. Fit one into it with bacoun fit."
                 )
@@ -58,7 +57,7 @@ class Catalog:
             )
 
     def _paths(self) -> list[Path]:
-        inside = [path for folder in self.folders for path in _inside(folder) if _is_model(path)]
+        inside = [path for folder in self.folders for path in _inside(folder) if is_model(path)]
         return [*self.models, *inside]
 
     def names(self) -> list[str]:
@@ -67,7 +66,7 @@ class Catalog:
 
     def __getitem__(self, name: str) -> Model:
         path = self._path_of(name)
-        stamp = None if path is None else _stamp(path)
+        stamp = None if path is None else stamp_of(path)
         if path is not None and stamp is not None:
             self._last_seen[name] = Model(name, str(path), stamp)
         elif name not in self._last_seen or not self._is_being_replaced(name):
@@ -95,16 +94,3 @@ def _inside(folder: Path) -> list[Path]:
         for path in folder.iterdir()
         if not path.name.startswith(".") and path.resolve().parent == folder
     ]
-
-
-def _is_model(path: Path) -> bool:
-    return (path / _DOCUMENT).is_file()
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    """What changes when a model is replaced, or when its files have been copied further."""
-    try:
-        files = [(path / name).stat() for name in (_DOCUMENT, _TENSORS)]
-    except OSError:
-        return None
-    return tuple(part for f in files for part in (f.st_mtime_ns, f.st_ino, f.st_size))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from bacoun.columns.checks import check_table
+from bacoun.files.identity import version_of
 from bacoun.server.describing import describe
 from bacoun.server.dialects import mlflow_body, open_inference, tables
 from bacoun.server.dialects.media_types import JSON
@@ -18,7 +18,6 @@ from bacoun.server.errors import ApiError
 from bacoun.server.jobs import Answer, Job, Model
 from bacoun.tabular import TableModel
 from bacoun.tabular.explanation import Explanation
-from bacoun.watching.files import version_of
 from bacoun.watching.log import Watch
 
 Write = Callable[[Scored], bytes]
@@ -97,7 +96,7 @@ def _describe(loaded: Loaded, job: Job) -> Answer:
 
 def _metadata(loaded: Loaded, job: Job) -> Answer:
     model = loaded.model
-    columns, classes = model.encoder.columns_, model.classifier.classes_
+    columns, classes = model.columns, model.classes
     found = open_inference.metadata(
         loaded.name, loaded.version, columns, model.added_columns, classes
     )
@@ -114,8 +113,8 @@ def _row(loaded: Loaded, job: Job) -> Answer:
     values |= {name: value or None for name, value in job.options["values"].items()}
     frame = pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in values.items()})
     (scored,) = model.score_rows([frame])
-    (row,) = tables.to_records(model.scored_table(frame, scored))
-    (explanation,) = model.explainer.explain(frame, scored)
+    (row,) = tables.to_records(scored.table)
+    (explanation,) = model.explain_rows(scored)
     found = {"row": values, "scored": row, "explanation": _plain(explanation)}
     return Answer(tables.dump_json({**described, **found}), rows=1)
 
@@ -142,7 +141,7 @@ def _check(loaded: Loaded, job: Job) -> Answer:
     if n_rows > most:
         raise ApiError(413, f"a request may have {most} rows; got {n_rows}. Send fewer at once.")
     frame = given if isinstance(given, pd.DataFrame) else tables.to_frame(given)
-    findings = check_table(loaded.model.profile, frame, loaded.model.target)
+    findings = loaded.model.check(frame)
     return Answer(
         tables.dump_json({"rows": len(frame), "findings": [asdict(each) for each in findings]})
     )

@@ -17,7 +17,7 @@ from bacoun.server.errors import ApiError
 from bacoun.server.jobs import Answer, Job, Model
 from bacoun.server.kinds import OTHERS, READERS, Loaded, Request
 from bacoun.server.settings import Limits
-from bacoun.tabular.scoring import ScoredRows
+from bacoun.tabular.scored_rows import ScoredRows
 
 _AGAIN_SECONDS = 5.0  # until a model that could not be loaded is tried again: it may be a slow copy
 
@@ -115,12 +115,10 @@ class Scorer:
         try:
             groups = _grouped(requests)
             frames = [_together([requests[place] for place in group]) for group in groups]
-            scored = loaded.model.score_rows(frames)
-            parts = zip(scored, map(loaded.model.scored_table, frames, scored), frames, strict=True)
-            batch = list(parts)
+            batch = loaded.model.score_rows(frames)
             answers: dict[int, Answer] = {}
-            for group, part in zip(groups, batch, strict=True):
-                answers |= _written(loaded, {place: requests[place] for place in group}, *part)
+            for group, scored in zip(groups, batch, strict=True):
+                answers |= _written(loaded, {place: requests[place] for place in group}, scored)
         except Exception as error:
             if len(requests) == 1:
                 return dict.fromkeys(requests, _refusal(error))
@@ -155,22 +153,17 @@ def _together(requests: list[Request]) -> pd.DataFrame:
     return tables.to_frame({name: [v for each in tables_of for v in each[name]] for name in first})
 
 
-def _written(
-    loaded: Loaded,
-    requests: dict[int, Request],
-    scored: ScoredRows,
-    table: pd.DataFrame,
-    frame: pd.DataFrame,
-) -> dict[int, Answer]:
-    """The answers to requests whose rows are in one scored table, one after the other."""
+def _written(loaded: Loaded, requests: dict[int, Request], scored: ScoredRows) -> dict[int, Answer]:
+    """The answers to requests whose rows were scored together, one after the other."""
+    table = scored.table
     answers, start, records = {}, 0, cache(partial(tables.to_records, table))
-    is_deferred = (table["decision"] == "defer").to_numpy()
+    is_deferred = scored.reason != ""
     for place, request in requests.items():
         rows = slice(start, start + len(request))
         start += len(request)
         part = tables.Scored(table, rows, records)
         if request.because or request.inputs:
-            part = _with_more(loaded, request, frame.iloc[rows], scored.take(np.r_[rows]))
+            part = _with_more(loaded, request, scored.take(np.r_[rows]))
         deferred = int(is_deferred[rows].sum())
         answers[place] = Answer(
             request.write(part), request.media_type, rows=len(request), deferred=deferred
@@ -178,12 +171,10 @@ def _written(
     return answers
 
 
-def _with_more(
-    loaded: Loaded, request: Request, frame: pd.DataFrame, scored: ScoredRows
-) -> tables.Scored:
+def _with_more(loaded: Loaded, request: Request, scored: ScoredRows) -> tables.Scored:
     """The scores of one request, with the reasons in words or the columns it came with."""
-    table = loaded.model.scored_table(frame, scored, request.because)
-    table = frame.join(table) if request.inputs else table
+    table = loaded.model.with_because(scored) if request.because else scored.table
+    table = scored.frame.join(table) if request.inputs else table
     return tables.Scored(table, slice(None))
 
 

@@ -10,9 +10,9 @@ from bacoun.columns.writing import write_table
 
 if TYPE_CHECKING:
     from bacoun.many.out_of_core import fit_files
+    from bacoun.many.scorer import Scorer
     from bacoun.tabular.encoding import Column, TableEncoder, find_ids
     from bacoun.tabular.model import TableModel
-    from bacoun.tabular.scorer import Scorer
 
 __all__ = [
     "Column",
@@ -31,7 +31,7 @@ __all__ = [
 
 _HOMES = {
     "Column": "tabular.encoding",
-    "Scorer": "tabular.scorer",
+    "Scorer": "many.scorer",
     "TableEncoder": "tabular.encoding",
     "TableModel": "tabular.model",
     "find_ids": "tabular.encoding",

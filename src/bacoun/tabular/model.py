@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,49 +12,23 @@ import pandas as pd
 import torch
 
 from bacoun.classifier import BaCOUnClassifier
-from bacoun.columns import dates
+from bacoun.columns.checks import Finding, check_table
 from bacoun.columns.checks.profile import TableProfile
 from bacoun.columns.frames import as_pandas, like
-from bacoun.columns.kinds import find_kind
+from bacoun.columns.reading import listed
 from bacoun.deferral import DeferralRule
-from bacoun.deferral.checks import as_share
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
-from bacoun.protocols import FeatureRows
 from bacoun.serialization import from_state, to_state
-from bacoun.tabular.encoding import TableEncoder, find_ids
-from bacoun.tabular.explaining import Explainer
+from bacoun.tabular.attribution import Explainer
+from bacoun.tabular.description import describe, made_now, summarize
+from bacoun.tabular.encoding import Column, TableEncoder
 from bacoun.tabular.explanation import Explanation
 from bacoun.tabular.labels import read_labels
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
-from bacoun.tabular.scoring import ScoredRows
-from bacoun.tabular.splitting import are_events, find_groups, read_times, split, split_by_time
-
-_DEFAULT_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """What is known about all rows, if a table is a sample of more than fit into memory.
-
-    Attributes
-    ----------
-    train, held_out : ndarray of int
-        Rows of the sample to train and to calibrate on.
-    ids : dict
-        Columns that only identify rows, as from `find_ids`.
-    facts : dict
-        Facts about all rows that replace those about the sample.
-    encoded_by : callable
-        From a fitted encoder to the `all_rows` of `BaCOUnClassifier.fit`.
-    """
-
-    train: np.ndarray
-    held_out: np.ndarray
-    ids: Mapping[str, str]
-    facts: Mapping[str, Any]
-    encoded_by: Callable[[TableEncoder], Callable[[BaCOUnClassifier], FeatureRows]]
+from bacoun.tabular.scored_rows import ScoredRows
+from bacoun.tabular.splitting import Sampled, Split, check_settings, split_columns
 
 
 @dataclass(frozen=True)
@@ -178,106 +148,107 @@ class TableModel:
         sampled : Sampled, optional
             What `fit_files` knows about the rows of which `frame` is a sample. None: these are all.
         """
-        bounds = check_settings(
-            random_state=random_state,
-            calibration_share=calibration_share,
-            false_alarm=false_alarm,
-            max_error=max_error,
-            confidence=confidence,
-        )
+        check_settings(random_state, calibration_share, false_alarm, max_error, confidence)
         frame = as_pandas(frame)
-        labels = read_labels(frame, target)
-        table = frame.drop(columns=target)
-        found = find_ids(table) if sampled is None else sampled.ids
-        ids = {name: why for name, why in found.items() if name not in (group, time)}
-        groups = find_groups(table.drop(columns=list(ids)), group)
-        n_copies = len(frame) - len(np.unique(groups))
-        repeats = "none" if n_copies == 0 else "copies"
-        if group is None and are_events(labels, groups):
-            repeats, groups = "events", np.arange(len(frame))
-        times = None if time is None else read_times(table, time)
-        inputs = table.drop(columns=[name for name in (group, time) if name is not None])
-        try:
-            if sampled is not None:
-                train, held_out = sampled.train, sampled.held_out
-            elif times is None:
-                train, held_out = split(labels, groups, calibration_share, random_state)
-            else:
-                train, held_out = split_by_time(labels, groups, times, calibration_share)
-        except ValueError:
-            TableEncoder().fit(inputs, impute)  # if the columns are the problem, they are named
-            raise
-        encoder = TableEncoder().fit(inputs.iloc[train], impute, ids)
-        points = encoder.transform(inputs.iloc[train])
-        unknown = encoder.transform_with_unseen(inputs.iloc[held_out])
+        labels, table = read_labels(frame, target), frame.drop(columns=target)
+        split = Split.of(
+            table, labels, calibration_share, random_state, group, time, impute, sampled
+        )
+
+        inputs = table.drop(columns=split_columns(group, time))
+        train, held_out = inputs.iloc[split.train], inputs.iloc[split.held_out]
+        encoder = TableEncoder().fit(train, impute, split.ids)
+        points = encoder.transform(train)
+        features, unseen = encoder.transform_with_unseen(held_out)
+
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
         classifier = classifier or make(random_state=random_state, verbose=verbose)
         classifier.categorical_features = encoder.categorical_features_ or None
         all_rows = None if sampled is None else sampled.encoded_by(encoder)
-        classifier.fit(points, labels[train], checkpoint=checkpoint, all_rows=all_rows)
+        classifier.fit(points, labels[split.train], checkpoint=checkpoint, all_rows=all_rows)
 
-        scored = ScoredRows.of(classifier, *unknown)
-        known = np.concatenate([points, unknown[0][~unknown[1]]])
-        sizes = classifier.n_categories_ or [0] * known.shape[1]
-        sizes = [-1 if k in encoder.gap_features_ else size for k, size in enumerate(sizes)]
-        truth = np.searchsorted(classifier.classes_, labels[held_out])
-        options: dict[str, Any] = {"false_alarm": false_alarm, "per_class": per_class}
-        options |= {"confidence": confidence}
-        rule, error_bound = scored.calibrate(truth, bounds, **options)
-        facts: dict[str, Any] = {
-            "rows": len(frame),
-            "training_rows": len(train),
-            "sampled_rows": len(train),
-            "calibration_rows": len(held_out),
-            "copies": int(n_copies),
-            "repeated_rows": repeats,
-            "unseen_in_calibration": int(np.isinf(scored.ood_score).sum()),
-            "classes": {str(label): int((labels == label).sum()) for label in classifier.classes_},
-            "features": len(encoder.feature_names_),
-            "dropped_columns": dict(encoder.dropped_),
-            "calibrated_on": "random rows",
-            "drift": "",
-            **scored.quality(truth),
-            "error_bound": error_bound,
-            "seed": random_state,
-            "impute": impute,
-            "quick": quick,
-            "data_digest": _checksum(frame),
-        }
-        facts |= {} if sampled is None else sampled.facts
-        if times is not None:
-            in_order = np.argsort(times[held_out], kind="stable")
-            facts["calibrated_on"] = _period(time, table, times[held_out])
-            facts["drift"] = scored.take(in_order).drift(truth[in_order])
-        columns = {column.name: column for column in encoder.columns_}
-        profile = TableProfile.of(
-            table.iloc[train],
-            {name: column.kind for name, column in columns.items()},
-            {name: column.date_format for name, column in columns.items()},
+        classes = np.searchsorted(classifier.classes_, labels)
+        scored = ScoredRows.of(classifier, held_out, features, unseen)
+        scored = replace(scored, truth=classes[split.held_out])
+        rule, error_bound = scored.calibrate(
+            max_error, false_alarm=false_alarm, per_class=per_class, confidence=confidence
         )
-        share_known = len(train) / facts["training_rows"]
+
+        settings = {"seed": random_state, "impute": impute, "quick": quick}
+        made = {"error_bound": error_bound, **settings}
+        facts = describe(frame, labels, split, encoder, scored, made)
+        facts |= {} if sampled is None else sampled.facts
+        known = np.concatenate([points, features[~unseen]])
         return cls(
             classifier=classifier,
             encoder=encoder,
             rule=rule,
             target=target,
             facts=facts,
-            made=_made_now(),
-            calibration=scored.calibration(truth),
-            neighborhood=Neighborhood.fit(known, sizes, random_state),
-            replacements=Replacements.fit(
-                encoder, points, np.searchsorted(classifier.classes_, labels[train])
-            ),
-            profile=replace(profile, hashed=profile.hashed * share_known),
+            made=made_now(),
+            calibration=scored.calibration(),
+            neighborhood=Neighborhood.fit(known, _sizes(classifier, encoder), random_state),
+            replacements=Replacements.fit(encoder, points, classes[split.train]),
+            profile=_profile(table.iloc[split.train], encoder, facts["training_rows"]),
         )
+
+    # --- what a model is --------------------------------------------------------------------------
+
+    @property
+    def classes(self) -> np.ndarray:
+        """The labels (K,), in the order of the probabilities."""
+        return self.classifier.classes_
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns that the model uses, in the order of training."""
+        return self.encoder.columns_
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns that the model uses."""
+        return [column.name for column in self.columns]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features (D,) that the columns are encoded as."""
+        return self.encoder.feature_names_
+
+    @property
+    def dropped_columns(self) -> Mapping[str, str]:
+        """Columns that training had and the model does not use, and why."""
+        return self.encoder.dropped_
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Parameters of the classifier, by name."""
+        return self.classifier.get_params(deep=False)
+
+    @property
+    def health(self) -> Any:
+        """Diagnostics of the posterior draws; see `BaCOUnClassifier.health_`."""
+        return self.classifier.health_
 
     @property
     def added_columns(self) -> list[str]:
         """Names of the columns that `score` returns, `because` last."""
-        each = [f"p_{label}" for label in self.classifier.classes_]
-        parts = ["total", "aleatoric", "epistemic"]
-        ood = ["ood_score", "ood_probability", "rows_like_this", "log_density"]
-        return ["prediction", *each, *parts, *ood, "decision", "reason", "because"]
+        return [*ScoredRows.column_names(self.classes), "because"]
+
+    def summary(self) -> dict[str, str]:
+        """What was fitted, how well it does and what it promises: lines of text by their titles."""
+        return summarize(self.facts, self.health, self.rule, len(self.columns))
+
+    def refuse_taken(self, names: Iterable[str], where: str, because: bool = True) -> None:
+        """Raise a ValueError if `names`, the columns of `where`, include one that is added."""
+        there, added = set(names), self.added_columns if because else self.added_columns[:-1]
+        taken = [name for name in added if name in there]
+        if taken:
+            raise ValueError(
+                f"{where} already has columns that would be added: {listed(taken)}. Rename or "
+                "drop them first."
+            )
+
+    # --- what it answers --------------------------------------------------------------------------
 
     def score(self, frame: Any, because: bool = False) -> Any:
         """Predictions, uncertainties and decisions for each row of `frame`, with the same index.
@@ -300,34 +271,23 @@ class TableModel:
             had none, more gaps than any training row, another value in a column that was constant,
             or if it is farther from all known rows than these are from each other.
         """
-        table = as_pandas(frame)
-        (scored,) = self.score_rows([table])
-        return like(frame, self.scored_table(table, scored, because))
+        (scored,) = self.score_rows([as_pandas(frame)])
+        return like(frame, self.with_because(scored) if because else scored.table)
 
     def score_rows(self, frames: Sequence[pd.DataFrame]) -> list[ScoredRows]:
         """Score several tables in one pass, which is faster than one after the other."""
         encoded = [self.encoder.transform_with_unseen(frame) for frame in frames]
-        features, unseen = (np.concatenate(each) for each in zip(*encoded, strict=True))
-        scored = ScoredRows.of(self.classifier, features, unseen, self.neighborhood)
+        features, unseen = (np.concatenate(parts) for parts in zip(*encoded, strict=True))
+        placeholder = pd.DataFrame(index=range(len(features)))
+        scored = ScoredRows.of(
+            self.classifier, placeholder, features, unseen, self.neighborhood
+        ).decided(self.rule)
         ends = np.cumsum([len(frame) for frame in frames])
-        return [scored.take(rows) for rows in np.split(np.arange(len(features)), ends[:-1])]
-
-    def scored_table(
-        self, frame: pd.DataFrame, scored: ScoredRows, because: bool = False
-    ) -> pd.DataFrame:
-        """What `score` returns, from the result of `score_rows` for this table."""
-        given, decisions = scored.evaluation, scored.decide(self.rule)
-        columns = [
-            self.classifier.classes_[scored.predicted],
-            *given.probabilities.T,
-            *(given.total, given.aleatoric, given.epistemic),
-            *(given.ood_score, given.ood_probability, given.rows_like_this, given.log_density),
-            *decisions,
+        parts = np.split(np.arange(len(features)), ends[:-1])
+        return [
+            replace(scored.take(rows), frame=frame)
+            for rows, frame in zip(parts, frames, strict=True)
         ]
-        named = dict(zip(self.added_columns, columns, strict=False))
-        if because:
-            named["because"] = [str(each) for each in self.explainer.explain(frame, scored)]
-        return pd.DataFrame(named, index=frame.index)
 
     def explain(self, frame: Any) -> list[Explanation]:
         """Why each row of `frame` is deferred.
@@ -345,9 +305,28 @@ class TableModel:
         >>> why.surprises[0].column
         'petal length (cm)'
         """
-        table = as_pandas(frame)
-        (scored,) = self.score_rows([table])
-        return self.explainer.explain(table, scored)
+        (scored,) = self.score_rows([as_pandas(frame)])
+        return self.explain_rows(scored)
+
+    def explain_rows(self, scored: ScoredRows) -> list[Explanation]:
+        """The same for rows of `score_rows`, which are not scored again."""
+        return self.explainer.explain(scored)
+
+    def with_because(self, scored: ScoredRows) -> pd.DataFrame:
+        """The table of scored rows, with the column `because`."""
+        return scored.table.assign(because=list(map(str, self.explain_rows(scored))))
+
+    def check(self, frame: pd.DataFrame) -> list[Finding]:
+        """What is different about a table, compared with the training rows; see `check_table`."""
+        return check_table(self.profile, frame, self.target)
+
+    def coordinates(self, scored: ScoredRows) -> np.ndarray:
+        """Scored rows as points (N, E): standardized numbers and one-hot encoded categories."""
+        return self.neighborhood.coordinates(scored.features)
+
+    def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table, with numbers and booleans parsed from the text of a CSV; dates as they are."""
+        return self.encoder.typed(frame)
 
     @property
     def explainer(self) -> Explainer:
@@ -399,50 +378,18 @@ class TableModel:
             )
 
 
-def check_settings(
-    *,
-    random_state: int = 0,
-    calibration_share: float = 0.2,
-    false_alarm: float = 0.05,
-    max_error: float | Literal["auto"] | None = "auto",
-    confidence: float = 0.95,
-    **others: Any,
-) -> Sequence[float]:
-    """Refuse numbers that `TableModel.fit` cannot use; return the error bounds to try.
-
-    Other settings than these are ignored.
-    """
-    bounds: Sequence[float] = _DEFAULT_BOUNDS
-    if max_error != "auto":
-        bounds = [] if max_error is None else [max_error]
-    fractions = {"calibration_share": calibration_share, "false_alarm": false_alarm}
-    fractions |= {"confidence": confidence} | ({"max_error": bounds[0]} if bounds else {})
-    for name, fraction in fractions.items():
-        as_share(name, fraction)
-    if not 0 <= random_state < 2**32:
-        raise ValueError(f"random_state must be from 0 to {2**32 - 1}; got {random_state}.")
-    return bounds
+def _sizes(classifier: BaCOUnClassifier, encoder: TableEncoder) -> list[int]:
+    """Number of categories of each feature: 0 if it is continuous, -1 if it only says "missing"."""
+    sizes = classifier.n_categories_ or [0] * len(encoder.feature_names_)
+    return [-1 if k in encoder.gap_features_ else size for k, size in enumerate(sizes)]
 
 
-def _period(name: str | None, table: pd.DataFrame, times: np.ndarray) -> str:
-    """The time that the calibration rows span, in words."""
-    is_date = find_kind(table[name])[0] == "date"
-    first, last = (dates.as_text(t) if is_date else f"{t:.15g}" for t in (times.min(), times.max()))
-    return f"the latest rows, {name} from {first} to {last}"
-
-
-def _made_now() -> dict[str, str]:
-    """The time, and the versions of all libraries that affect a model's numbers."""
-    libraries = ("bacoun", "torch", "zuko", "numpy", "scipy", "scikit-learn", "pandas")
-    versions = [f"{name} {version(name)}" for name in libraries]
-    return {
-        "fitted": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "with": ", ".join([*versions, f"Python {platform.python_version()}"]),
-    }
-
-
-def _checksum(frame: pd.DataFrame) -> str:
-    """Checksum of a table's column names and content."""
-    checksum = hashlib.sha256("\0".join(map(str, frame.columns)).encode())
-    checksum.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
-    return checksum.hexdigest()
+def _profile(train: pd.DataFrame, encoder: TableEncoder, n_rows: int) -> TableProfile:
+    """What the columns of the training rows look like, of which `train` may be a sample."""
+    columns = {column.name: column for column in encoder.columns_}
+    profile = TableProfile.of(
+        train,
+        {name: column.kind for name, column in columns.items()},
+        {name: column.date_format for name, column in columns.items()},
+    )
+    return replace(profile, hashed=profile.hashed * (len(train) / n_rows))

@@ -2,13 +2,116 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
+from bacoun.columns import dates
 from bacoun.columns.kinds import find_kind, read_values
+from bacoun.deferral.checks import as_share
+from bacoun.tabular.encoding import TableEncoder, find_ids
+
+if TYPE_CHECKING:
+    from bacoun.classifier import BaCOUnClassifier
+    from bacoun.protocols import FeatureRows
 
 _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of most identical rows
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What is known about all rows, if a table is a sample of more than fit into memory."""
+
+    train: np.ndarray  # rows of the sample to train on
+    held_out: np.ndarray  # and to calibrate on
+    ids: Mapping[str, str]  # columns that only identify rows, as from find_ids
+    facts: Mapping[str, Any]  # about all rows, in place of those about the sample
+    # from a fitted encoder to the all_rows of BaCOUnClassifier.fit
+    encoded_by: Callable[[TableEncoder], Callable[[BaCOUnClassifier], FeatureRows]]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which rows of a table train a classifier, and which calibrate its deferral rule."""
+
+    train: np.ndarray  # rows (n,) to train on
+    held_out: np.ndarray  # rows (m,) to calibrate on
+    ids: Mapping[str, str]  # columns that only identify rows, as from find_ids
+    n_copies: int  # rows that repeat others
+    repeats: str  # how these count: "copies" of one event, "events" of their own, or "none"
+    calibrated_on: str = "random rows"  # the held-out rows, in words
+    # places of the held-out rows in the order of time, if that decided
+    in_order: np.ndarray | None = None
+
+    @classmethod
+    def of(
+        cls,
+        table: pd.DataFrame,
+        labels: np.ndarray,
+        share: float,
+        random_state: int,
+        group: str | None,
+        time: str | None,
+        impute: bool,
+        sampled: Sampled | None,
+    ) -> Self:
+        """Split a table without its target; `TableModel.fit` explains the settings."""
+        known_ids = find_ids(table) if sampled is None else sampled.ids
+        ids = {name: why for name, why in known_ids.items() if name not in (group, time)}
+        groups = find_groups(table.drop(columns=list(ids)), group)
+        n_copies = len(table) - len(np.unique(groups))
+        repeats = "copies" if n_copies else "none"
+        if group is None and are_events(labels, groups):
+            repeats, groups = "events", np.arange(len(table))
+        times = None if time is None else read_times(table, time)
+        try:
+            if sampled is not None:
+                return cls(sampled.train, sampled.held_out, ids, n_copies, repeats)
+            if times is None:
+                return cls(*split(labels, groups, share, random_state), ids, n_copies, repeats)
+            train, held_out = split_by_time(labels, groups, times, share)
+        except ValueError:
+            inputs = table.drop(columns=split_columns(group, time))
+            TableEncoder().fit(inputs, impute)  # if the columns are the problem, they are named
+            raise
+        latest = times[held_out]
+        in_order = np.argsort(latest, kind="stable")
+        return cls(train, held_out, ids, n_copies, repeats, _period(table[time], latest), in_order)
+
+
+def _period(column: pd.Series, latest: np.ndarray) -> str:
+    """The time that the latest rows span, in words."""
+    is_date = find_kind(column)[0] == "date"
+    ends = latest.min(), latest.max()
+    first, last = (dates.as_text(end) if is_date else f"{end:.15g}" for end in ends)
+    return f"the latest rows, {column.name} from {first} to {last}"
+
+
+def check_settings(
+    random_state: int = 0,
+    calibration_share: float = 0.2,
+    false_alarm: float = 0.05,
+    max_error: float | Literal["auto"] | None = "auto",
+    confidence: float = 0.95,
+    **others: Any,
+) -> None:
+    """Refuse numbers that `TableModel.fit` cannot use; other settings are ignored."""
+    as_share("calibration_share", calibration_share)
+    as_share("false_alarm", false_alarm)
+    as_share("confidence", confidence)
+    if max_error is not None and max_error != "auto":
+        as_share("max_error", max_error)
+    if not 0 <= random_state < 2**32:
+        raise ValueError(f"random_state must be from 0 to {2**32 - 1}; got {random_state}.")
+
+
+def split_columns(group: str | None, time: str | None) -> list[str]:
+    """The columns that say how to split, and are no inputs."""
+    return [name for name in (group, time) if name is not None]
 
 
 def find_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:

@@ -41,7 +41,7 @@ def typical_row(model: TableModel) -> dict[str, Any]:
     score = model.classifier.evaluate(rows).ood_score
     nearest = rows[np.argsort(score, kind="stable")[:_N_TYPICAL]]
     found, start = {}, 0
-    for column in model.encoder.columns_:
+    for column in model.columns:
         end = start + len(column.features)
         found[column.name] = shown(column, _middle(column, nearest[:, start:end]))
         start = end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +15,6 @@ def log_path(model: str | PathLike[str]) -> Path:
     """Where the log of a model is: beside its folder."""
     folder = Path(model).resolve()
     return folder.with_name(f"{folder.name}.watch.sqlite")
-
-
-def version_of(model: str | PathLike[str]) -> str:
-    """A name for the model in a folder that no other model has."""
-    document = (Path(model) / "model.json").read_bytes()
-    return hashlib.sha256(document).hexdigest()[:12]
 
 
 _PASSING = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY}

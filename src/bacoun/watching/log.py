@@ -17,12 +17,11 @@ import pandas as pd
 
 from bacoun.tabular import TableModel
 from bacoun.tabular.neighbors import Neighborhood
-from bacoun.tabular.scoring import ScoredRows
+from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.watching.files import log_path, open_log
 from bacoun.watching.martingale import DriftTest
 from bacoun.watching.quantities import Quantity, bins_of, quantities_of, weights_of
 
-Scored = tuple[ScoredRows, pd.DataFrame, pd.DataFrame]
 REASONS = ("unfamiliar", "ambiguous")
 FALSE_ALARM = 0.01
 _TABLES = """
@@ -89,7 +88,7 @@ class Watch:
             Probability of ever reporting drift although there is none, at most.
         """
         quantities = quantities_of(model)
-        labels = [str(label) for label in model.classifier.classes_]
+        labels = [str(label) for label in model.classes]
         counts = np.stack([each.counts for each in quantities])
         test = DriftTest.start(counts, weights_of(quantities), false_alarm)
         expected = {"classes": {k: int(n) for k, n in model.facts["classes"].items()}}
@@ -107,23 +106,20 @@ class Watch:
         row = (self.version, time.time(), *self.first)
         log.execute("insert or ignore into versions values (?, ?, 0, ?, ?, ?)", row)
 
-    def add(self, batch: Sequence[Scored], rng: np.random.Generator | None = None) -> None:
+    def add(self, batch: Sequence[ScoredRows], rng: np.random.Generator | None = None) -> None:
         """Count the rows of some tables, in one transaction.
 
         Parameters
         ----------
-        batch : sequence of (ScoredRows, DataFrame, DataFrame)
-            Results of `TableModel.score_rows` and `TableModel.scored_table`, and the table, whose
-            rows are stored only if `inputs`.
+        batch : sequence of ScoredRows
+            Results of `TableModel.score_rows`; the tables are stored only if `inputs`.
         rng : numpy Generator, optional
             Breaks ties. None: fresh entropy.
         """
         now = time.time()
-        bins = np.concatenate(
-            [bins_of(self.quantities, scored, self.known) for scored, _, _ in batch]
-        )
-        predicted = np.concatenate([scored.predicted for scored, _, _ in batch])
-        reasons = np.concatenate([table["reason"].to_numpy(object) for _, table, _ in batch])
+        bins = np.concatenate([bins_of(self.quantities, scored, self.known) for scored in batch])
+        predicted = np.concatenate([scored.predicted for scored in batch])
+        reasons = np.concatenate([scored.reason for scored in batch])
         with open_log(self.path) as log:
             self._begin(log)
             log.execute("begin immediate")
@@ -139,7 +135,9 @@ class Watch:
             figures = (float(p[:, 0].sum()), float(test.evidence.max()))
             self._add_minute(log, int(now // 60), predicted, reasons, *figures)
             if self.inputs:
-                rows = [(self.version, now, row) for *_, frame in batch for row in _as_json(frame)]
+                rows = [
+                    (self.version, now, row) for scored in batch for row in _as_json(scored.frame)
+                ]
                 log.executemany("insert into inputs values (?, ?, ?)", rows)
             log.execute("commit")
 

@@ -16,7 +16,7 @@ import numpy as np
 from bacoun.tabular import TableModel
 from bacoun.tabular.encoding import Column
 from bacoun.tabular.neighbors import Neighborhood
-from bacoun.tabular.scoring import ScoredRows
+from bacoun.tabular.scored_rows import ScoredRows
 
 N_BINS = 24
 _EVERY = 4  # of the reference rows, one makes the bins and the others fill them
@@ -92,8 +92,7 @@ class Quantity:
 
 def quantities_of(model: TableModel) -> list[Quantity]:
     """What is watched of rows that `model` scores."""
-    columns, calibration = model.encoder.columns_, model.calibration
-    return watched(columns, model.neighborhood, calibration, len(model.classifier.classes_))
+    return watched(model.columns, model.neighborhood, model.calibration, len(model.classes))
 
 
 def watched(

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bacoun.watching.files import log_path, open_log, version_of
+from bacoun.files.identity import version_of
+from bacoun.watching.files import log_path, open_log
 from bacoun.watching.martingale import DriftTest
 
 _MINUTES = 1440  # that a summary shows, the latest
@@ -35,7 +36,7 @@ def read_log(model: str | PathLike[str]) -> dict[str, Any]:
         )
     try:
         current = version_of(model)
-    except OSError:
+    except (OSError, ValueError):
         current = ""
     with open_log(path, read_only=True) as log:
         found = log.execute(

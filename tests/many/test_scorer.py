@@ -13,7 +13,8 @@ from sklearn.datasets import load_iris
 import bacoun
 from bacoun.engine import randomness
 from bacoun.engine.randomness import independent_workers
-from bacoun.tabular import Scorer, TableModel, scorer
+from bacoun.many import scorer
+from bacoun.tabular import Scorer, TableModel
 
 IRIS = load_iris(as_frame=True).frame
 TABLE = IRIS.drop(columns="target").assign(

@@ -209,6 +209,23 @@ def test_because_is_what_explain_says(model):
     assert set(scored["reason"]) == {"", "unfamiliar", "ambiguous"}
 
 
+def test_a_row_is_scored_once_and_explained_from_that(model, monkeypatch):
+    rows = make_table(40, 5)
+    rows.loc[::2, "u"] = 30.0
+    rows.loc[1::4, "ward"] = "Q"
+    evaluate, seen = model.classifier.evaluate, []
+    monkeypatch.setattr(
+        model.classifier, "evaluate", lambda X: seen.append(X.copy()) or evaluate(X), raising=False
+    )
+    scored = model.score(rows, because=True)
+    assert (scored["reason"] == "unfamiliar").sum() >= 30
+    first, later = seen[0], np.concatenate(seen[1:])
+    assert len(first) == len(rows)
+    unfamiliar = first[(scored["reason"] == "unfamiliar").to_numpy()]
+    again = [(later == row).all(axis=1).any() for row in unfamiliar]
+    assert not any(again)
+
+
 def test_a_row_is_explained_by_itself(model):
     rows = make_table(12, 3)
     rows.loc[::3, "u"] = 30.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +10,6 @@ from threading import Lock
 
 import pandas as pd
 
-from bacoun.columns.reading import listed
 from bacoun.engine.randomness import one_thread
 from bacoun.files.model_folder import read_checksum
 from bacoun.tabular.model import TableModel
@@ -86,18 +84,8 @@ class Scorer:
 
     def join(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The columns of `frame`, then its scores."""
-        self.refuse_taken(frame.columns, "the table")
+        self.model.refuse_taken(frame.columns, "the table", self.because)
         return pd.concat([frame, self(frame)], axis=1)
-
-    def refuse_taken(self, names: Iterable[str], where: str) -> None:
-        """Raise a ValueError if `names`, the columns of `where`, include one that is added."""
-        there = set(names)
-        taken = [name for name in self.meta if name in there]
-        if taken:
-            raise ValueError(
-                f"{where} already has columns that would be added: {listed(taken)}. Rename or "
-                "drop them first."
-            )
 
 
 @lru_cache(maxsize=4)
@@ -114,6 +102,6 @@ def _load(path: str, checksum: str) -> TableModel:
 @lru_cache(maxsize=4)
 def _meta(scorer: Scorer) -> pd.DataFrame:
     """The columns of a scored row without content: types are not known from an empty table."""
-    gaps = pd.DataFrame({column.name: [None] for column in scorer.model.encoder.columns_})
+    gaps = pd.DataFrame({name: [None] for name in scorer.model.column_names})
     with one_thread():
         return scorer.model.score(gaps, scorer.because).head(0)

@@ -8,11 +8,11 @@ come first, because a flow says little about where it was not fitted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 
 from bacoun.classifier import BaCOUnClassifier
@@ -22,7 +22,7 @@ from bacoun.tabular.encoding import TableEncoder
 from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Pull, Surprise
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
-from bacoun.tabular.scoring import ScoredRows
+from bacoun.tabular.scored_rows import ScoredRows
 
 _N_CLASSES = 3  # the most likely, whose densities are looked at
 _N_COLUMNS = 12  # the most surprising, that are looked at again after a repair
@@ -31,8 +31,13 @@ _LOWEST = -1e30  # log density of what a flow cannot represent
 _CHUNK = 8192  # rows whose density is computed at once
 _ROWS = 400  # that are explained at once, at most
 
-Values = Mapping[str, np.ndarray]
-"""Values (n,) of each column, as they are shown to people."""
+
+class _Repair(NamedTuple):
+    """A column, by its place, the features that were expected, and the gain in log density."""
+
+    column: int
+    expected: np.ndarray
+    nats: float
 
 
 @dataclass(frozen=True)
@@ -45,54 +50,39 @@ class Explainer:
     neighborhood: Neighborhood
     rule: DeferralRule
 
-    def explain(self, frame: pd.DataFrame, scored: ScoredRows) -> list[Explanation]:
-        """Explain each row of a table; accepted ones have nothing to explain."""
-        reason, values = scored.decide(self.rule).reason, self.encoder.read(frame)
-        found = [Explanation(reason="")] * len(frame)
+    def explain(self, scored: ScoredRows) -> list[Explanation]:
+        """Explain each row, as it was decided; accepted ones have nothing to explain."""
+        explanations = [Explanation(reason="")] * len(scored)
 
         def explain_rows(rows: np.ndarray) -> None:
-            points, probabilities = scored.features[rows], scored.evaluation.probabilities[rows]
-            given = {name: column[rows] for name, column in values.items()}
-            if reason[rows[0]] == "ambiguous":
-                told = self.ambiguous(points, given, probabilities)
-            else:
-                unseen = self.encoder.unseen_in(frame.iloc[rows])
-                told = self.unfamiliar(points, given, probabilities)
-                pairs = zip(told, unseen, strict=True)
-                told = [replace(each, unseen=words) for each, words in pairs]
-            like_this = scored.evaluation.rows_like_this
-            for row, explanation in zip(rows, told, strict=True):
-                number = None if like_this is None else float(like_this[row])
-                found[row] = replace(explanation, rows_like_this=number)
+            part = scored.take(rows)
+            is_ambiguous = part.reason[0] == "ambiguous"
+            explained = self.ambiguous(part) if is_ambiguous else self.unfamiliar(part)
+            for row, explanation in zip(rows, explained, strict=True):
+                explanations[row] = explanation
 
         n_threads, chunks = torch.get_num_threads(), []
-        for kind in ("unfamiliar", "ambiguous"):
-            rows = np.flatnonzero(reason == kind)
+        for reason in ("unfamiliar", "ambiguous"):
+            rows = np.flatnonzero(scored.reason == reason)
             size = min(_ROWS, -(-len(rows) // n_threads))
             chunks += [rows[first : first + size] for first in range(0, len(rows), max(size, 1))]
         with independent_workers() as run:
             run(explain_rows, chunks)
-        return found
+        return explanations
 
-    def _is_familiar(self, rows: np.ndarray) -> np.ndarray:
-        """Whether encoded rows (n, D) are familiar, but for what training did not have, (n,)."""
-        nothing = np.zeros(len(rows), dtype=bool)
-        changed = ScoredRows.of(self.classifier, rows, nothing, self.neighborhood)
-        return np.asarray(changed.decide(self.rule).reason != "unfamiliar")
+    def unfamiliar(self, scored: ScoredRows) -> list[Explanation]:
+        """Explain rows as unfamiliar, also those that are not.
 
-    def unfamiliar(
-        self, rows: np.ndarray, values: Values, probabilities: np.ndarray
-    ) -> list[Explanation]:
-        """Explain unfamiliar rows (n, D), whose classes have these probabilities (n, K)."""
-        likely = np.argsort(-probabilities, axis=1)[:, :_N_CLASSES]
-        n_rows, n_columns = len(rows), len(self.replacements.places)
-        current, each = rows.copy(), np.arange(n_rows)
+        They are not scored again: only rows with replaced values are.
+        """
+        likely = np.argsort(-scored.evaluation.probabilities, axis=1)[:, :_N_CLASSES]
+        n_rows, n_columns = len(scored), len(self.replacements.places)
+        current = scored.features.copy()
         wanted = np.ones((n_rows, n_columns), dtype=bool)
-        unseen = rows[:, [where[0] for where in self.replacements.places]] < 0
-        unseen &= [bool(column.levels) for column in self.encoder.columns_]
-        only_unseen = self._is_familiar(rows)  # but for what training did not have
-        wanted[only_unseen] = unseen[only_unseen]
-        repairs: list[list[tuple[int, np.ndarray, float]]] = [[] for _ in range(n_rows)]
+        nothing = np.zeros(n_rows, dtype=bool)
+        only_unseen = self._is_familiar(replace(scored, unseen=nothing))
+        wanted[only_unseen] = self._has_unseen_level(current)[only_unseen]
+        repairs: list[list[_Repair]] = [[] for _ in range(n_rows)]
         n_repairs = np.zeros(n_rows, dtype=int)
         first: tuple[np.ndarray, list[np.ndarray]] | None = None
         for number in range(1, MAX_REPAIRS + 1):
@@ -102,43 +92,54 @@ class Explainer:
                 first = nats, expected
                 wanted &= order.argsort(axis=1).argsort(axis=1) >= n_columns - _N_COLUMNS
             best, left = order.argmax(axis=1), wanted.any(axis=1)
-            for row in np.flatnonzero(left):
+            for row in np.flatnonzero(left).tolist():
                 column = int(best[row])
-                repairs[row].append((column, expected[column][row], nats[row, column]))
-                current[row, self.replacements.places[column]] = expected[column][row]
-            wanted[each, best] = False
-            n_repairs[(n_repairs == 0) & left & self._is_familiar(current)] = number
-        assert first is not None
-        return [
-            Explanation(
-                reason="unfamiliar",
-                surprises=self._ranked(values, row, repairs[row], *first)[
-                    : len(repairs[row]) if only_unseen[row] else None
-                ],
-                n_repairs=int(n_repairs[row]),
+                repair = _Repair(column, expected[column][row], nats[row, column])
+                repairs[row].append(repair)
+                current[row, self.replacements.places[column]] = repair.expected
+            wanted[np.arange(n_rows), best] = False
+            repaired = ScoredRows.of(
+                self.classifier, scored.frame, current, neighborhood=self.neighborhood
             )
-            for row in range(n_rows)
+            n_repairs[(n_repairs == 0) & left & self._is_familiar(repaired)] = number
+        assert first is not None
+        texts, unseen = self._as_text(scored), self.encoder.unseen_in(scored.frame)
+        explanations = []
+        for row in range(n_rows):
+            ranked = [*repairs[row]]
+            if not only_unseen[row]:
+                ranked += _others(row, repairs[row], *first)
+            explanations.append(
+                Explanation(
+                    reason="unfamiliar",
+                    surprises=tuple(self._surprise(texts, row, repair) for repair in ranked),
+                    n_repairs=int(n_repairs[row]),
+                    unseen=unseen[row],
+                    rows_like_this=_rows_like_this(scored, row),
+                )
+            )
+        return explanations
+
+    def _is_familiar(self, scored: ScoredRows) -> np.ndarray:
+        return np.asarray(scored.decided(self.rule).reason != "unfamiliar")
+
+    def _has_unseen_level(self, features: np.ndarray) -> np.ndarray:
+        """Which columns (n, C) of encoded rows (n, D) hold an unseen category."""
+        first = features[:, [where[0] for where in self.replacements.places]]
+        return (first < 0) & [bool(column.levels) for column in self.encoder.columns_]
+
+    def _as_text(self, scored: ScoredRows) -> list[list[str]]:
+        """For each column, its values in the rows, as they are shown to people."""
+        values = self.encoder.read(scored.frame)
+        return [
+            [column.as_text(value) for value in values[column.name]]
+            for column in self.encoder.columns_
         ]
 
-    def _ranked(
-        self,
-        values: Values,
-        row: int,
-        repairs: list[tuple[int, np.ndarray, float]],
-        nats: np.ndarray,
-        expected: list[np.ndarray],
-    ) -> tuple[Surprise, ...]:
-        """Repaired columns of a row in their order, then the others by their surprise."""
-        repaired = [column for column, *_ in repairs]
-        others = [int(column) for column in np.argsort(-nats[row]) if column not in repaired]
-        found = [*repairs, *((each, expected[each][row], nats[row, each]) for each in others)]
-        ranked = []
-        for place, features, gain in found:
-            column = self.encoder.columns_[place]
-            shown = column.as_text(values[column.name][row])
-            likely = column.as_text(column.decode(features))
-            ranked.append(Surprise(column.name, shown, likely, float(gain)))
-        return tuple(ranked)
+    def _surprise(self, texts: list[list[str]], row: int, repair: _Repair) -> Surprise:
+        column = self.encoder.columns_[repair.column]
+        expected = column.as_text(column.decode(repair.expected))
+        return Surprise(column.name, texts[repair.column][row], expected, float(repair.nats))
 
     def _surprises(
         self, rows: np.ndarray, likely: np.ndarray, wanted: np.ndarray
@@ -164,10 +165,9 @@ class Explainer:
                 _replaced(rows[chosen], where, others),
                 np.repeat(likely[chosen], others.shape[1], axis=0),
             ).reshape(others.shape[:2])
-            best = densities.argmax(axis=1)
-            each = np.arange(len(chosen))
-            nats[chosen, column] = np.maximum(densities[each, best] - here[chosen], 0.0)
-            expected[-1][chosen] = others[each, best]
+            best, every = densities.argmax(axis=1), np.arange(len(chosen))
+            nats[chosen, column] = np.maximum(densities[every, best] - here[chosen], 0.0)
+            expected[-1][chosen] = others[every, best]
         return nats, expected
 
     def _log_density(self, rows: np.ndarray, likely: np.ndarray) -> np.ndarray:
@@ -175,7 +175,7 @@ class Explainer:
 
         Other classes hardly add to it, and their flows would take most of the time.
         """
-        found, classes = [], np.arange(len(self.classifier.classes_))[:, None]
+        densities, classes = [], np.arange(len(self.classifier.classes_))[:, None]
         for start in range(0, len(rows), _CHUNK):
             chunk = slice(start, start + _CHUNK)
             wanted = (likely[chunk].T[:, None] == classes).any(axis=0)  # (K, n)
@@ -185,13 +185,12 @@ class Explainer:
                 log_density = each.logsumexp(dim=0)
             else:  # a boundary of the user's own
                 log_density = self.classifier.boundary_.log_prob(points)
-            found.append(log_density.double().numpy())
-        return np.maximum(np.concatenate(found), _LOWEST)
+            densities.append(log_density.double().numpy())
+        return np.maximum(np.concatenate(densities), _LOWEST)
 
-    def ambiguous(
-        self, rows: np.ndarray, values: Values, probabilities: np.ndarray
-    ) -> list[Explanation]:
-        """Explain rows (n, D) between two classes, which have these probabilities (n, K)."""
+    def ambiguous(self, scored: ScoredRows) -> list[Explanation]:
+        """Explain rows by the columns between their two most likely classes."""
+        rows, probabilities = scored.features, scored.evaluation.probabilities
         order = np.argsort(-probabilities, axis=1)[:, :2]
         here = self._log_odds(rows, order)
         pulls = np.empty((len(rows), len(self.replacements.places)))
@@ -201,18 +200,23 @@ class Explainer:
             repeated = np.repeat(order, len(usual), axis=0)
             log_odds = self._log_odds(_replaced(rows, where, others), repeated)
             pulls[:, column] = here - log_odds.reshape(others.shape[:2]).mean(axis=1)
-        labels, found = [str(label) for label in self.classifier.classes_], []
+        texts, labels = self._as_text(scored), [str(label) for label in scored.classes]
+        names, explanations = [column.name for column in self.encoder.columns_], []
         for row, pair in enumerate(order):
-            ranked = []
-            for place in np.argsort(-np.abs(pulls[row])):
-                column, pull = self.encoder.columns_[place], pulls[row, place]
-                shown = column.as_text(values[column.name][row])
-                ranked.append(
-                    Pull(column.name, shown, labels[pair[int(pull < 0)]], float(abs(pull)))
+            ranked = [
+                Pull(names[place], texts[place][row], labels[pair[int(pull < 0)]], float(abs(pull)))
+                for place in np.argsort(-np.abs(pulls[row]))
+                for pull in [pulls[row, place]]
+            ]
+            explanations.append(
+                Explanation(
+                    reason="ambiguous",
+                    classes=tuple((labels[k], float(probabilities[row, k])) for k in pair),
+                    pulls=tuple(ranked),
+                    rows_like_this=_rows_like_this(scored, row),
                 )
-            both = tuple((labels[k], float(probabilities[row, k])) for k in pair)
-            found.append(Explanation(reason="ambiguous", classes=both, pulls=tuple(ranked)))
-        return found
+            )
+        return explanations
 
     def _log_odds(self, rows: np.ndarray, order: np.ndarray) -> np.ndarray:
         """Log-odds (n,) of the first of two classes (n, 2) against the second."""
@@ -220,6 +224,20 @@ class Explainer:
         pair = np.take_along_axis(probabilities, order, axis=1)
         logs: np.ndarray = np.log(np.maximum(pair, 1e-12))
         return logs[:, 0] - logs[:, 1]
+
+
+def _others(
+    row: int, repairs: list[_Repair], nats: np.ndarray, expected: list[np.ndarray]
+) -> list[_Repair]:
+    """The columns that were not repaired, the most surprising first."""
+    repaired = {repair.column for repair in repairs}
+    places = [int(place) for place in np.argsort(-nats[row]) if place not in repaired]
+    return [_Repair(place, expected[place][row], nats[row, place]) for place in places]
+
+
+def _rows_like_this(scored: ScoredRows, row: int) -> float | None:
+    numbers = scored.evaluation.rows_like_this
+    return None if numbers is None else float(numbers[row])
 
 
 def _replaced(rows: np.ndarray, where: Sequence[int], others: np.ndarray) -> np.ndarray:

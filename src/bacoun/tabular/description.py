@@ -1,0 +1,108 @@
+"""What a model says about its own fit: facts about rows and quality, and what it was made with."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bacoun.columns.frames import table_checksum
+from bacoun.deferral import DeferralRule
+from bacoun.posterior import Health
+from bacoun.tabular.encoding import TableEncoder
+from bacoun.tabular.scored_rows import ScoredRows
+from bacoun.tabular.splitting import Split
+
+
+def describe(
+    frame: pd.DataFrame,
+    labels: np.ndarray,
+    split: Split,
+    encoder: TableEncoder,
+    held_out: ScoredRows,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Plain values about the rows, the columns and the quality on the held-out rows."""
+    return {
+        "rows": len(frame),
+        "training_rows": len(split.train),
+        "sampled_rows": len(split.train),
+        "calibration_rows": len(split.held_out),
+        "copies": split.n_copies,
+        "repeated_rows": split.repeats,
+        "unseen_in_calibration": int(np.isinf(held_out.ood_score).sum()),
+        "classes": {str(label): int((labels == label).sum()) for label in held_out.classes},
+        "features": len(encoder.feature_names_),
+        "dropped_columns": dict(encoder.dropped_),
+        "calibrated_on": split.calibrated_on,
+        "drift": "" if split.in_order is None else held_out.take(split.in_order).drift(),
+        **held_out.quality(),
+        **settings,
+        "data_digest": table_checksum(frame),
+    }
+
+
+def made_now() -> dict[str, str]:
+    """The time, and the versions of all libraries that affect a model's numbers."""
+    libraries = ("bacoun", "torch", "zuko", "numpy", "scipy", "scikit-learn", "pandas")
+    versions = [f"{name} {version(name)}" for name in libraries]
+    return {
+        "fitted": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "with": ", ".join([*versions, f"Python {platform.python_version()}"]),
+    }
+
+
+def summarize(
+    facts: Mapping[str, Any], health: Health, rule: DeferralRule, n_columns: int
+) -> dict[str, str]:
+    """A fit in a few lines of text, by their titles; empty if there is nothing to say."""
+    auc = "not defined" if facts["auc"] is None else f"{facts['auc']:.3f}"
+    decisions = rule.summary().splitlines()
+    if rule.acceptance is None:
+        decisions.insert(-1, facts["error_bound"])
+    return {
+        "rows": _rows(facts),
+        "drift": facts["drift"],
+        "classes": ", ".join(f"{label} ({rows})" for label, rows in facts["classes"].items()),
+        "columns": f"{facts['features']} features from {n_columns} columns",
+        "dropped": ", ".join(f"{name} ({why})" for name, why in facts["dropped_columns"].items()),
+        "quality": f"accuracy {facts['accuracy']:.3f}, AUC {auc}, ECE {facts['ece']:.3f} on the "
+        "calibration rows",
+        "health": _mixing(health),
+        "deferral": ("\n" + " " * 10).join(decisions),
+    }
+
+
+def _rows(facts: Mapping[str, Any]) -> str:
+    """How many rows were used for what, and how repeated ones count."""
+    by_time = facts["calibrated_on"] != "random rows"
+    period = f" ({facts['calibrated_on']})" if by_time else ""
+    is_sample = facts["sampled_rows"] < facts["training_rows"]
+    sample = f" (networks: {facts['sampled_rows']})" if is_sample else ""
+    repeats = ""
+    if facts["copies"] and facts.get("repeated_rows") == "events":
+        repeats = f", {facts['copies']} repeated with other labels too, so each row counts"
+    elif facts["copies"]:
+        repeats = f", {facts['copies']} copies of others, which count once"
+    return (
+        f"{facts['rows']}: {facts['training_rows']} for training{sample}, "
+        f"{facts['calibration_rows']} for calibration{period}{repeats}"
+    )
+
+
+def _mixing(health: Health) -> str:
+    """How the posterior was sampled, and how well."""
+    text = f"{health.inference}, {health.n_draws} draws"
+    if health.rhat is not None:
+        text += f", R-hat {health.rhat:.3f}, ESS {health.ess:.0f}"
+    if health.coreset_difference is not None:
+        text += (
+            f"; sampled on {health.coreset_rows} rows, {health.coreset_difference:.2g} nats from "
+            "all rows"
+        )
+    return text
