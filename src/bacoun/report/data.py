@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from bacoun.columns.column import Column
 from bacoun.deferral import DeferralRule
-from bacoun.report.strips import Distribution, distributions
 from bacoun.tabular.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class ReportData:
         The test rows of the highest `ood_score`, those that are unfamiliar first, and those of the
         highest aleatoric uncertainty, by their index: what makes them unfamiliar or ambiguous, even
         if they are accepted.
-    columns : dict of Distribution
-        The columns that explanations name, among the training rows.
+    columns : dict of Column
+        The columns that explanations name, in training.
     unseen : ndarray of bool of shape (N,)
         Test rows with something that training did not have, which are unfamiliar for that alone.
     explained_variance : tuple of float
@@ -115,7 +115,7 @@ class ReportData:
     calibration: dict[str, np.ndarray]
     unfamiliar: dict[int, Explanation]
     ambiguous: dict[int, Explanation]
-    columns: dict[str, Distribution]
+    columns: dict[str, Column]
     unseen: np.ndarray
     explained_variance: tuple[float, float]
     written: str
@@ -169,7 +169,7 @@ def report_data(
         calibration={name: model.calibration[name] for name in ("ood_score", "total")},
         unfamiliar=_explain_unfamiliar(model, rows, _least_familiar(scored)),
         ambiguous=_explain_ambiguous(model, rows, _highest(scored.aleatoric), scored.probabilities),
-        columns=distributions(model),
+        columns={column.name: column for column in model.profile.used},
         unseen=unseen,
         explained_variance=explained_variance,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

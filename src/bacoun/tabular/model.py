@@ -17,13 +17,15 @@ import torch
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns import dates
-from bacoun.columns.checks.profile import TableProfile
 from bacoun.columns.frames import as_pandas, like
-from bacoun.columns.kinds import find_kind
+from bacoun.columns.inference import find_kind
+from bacoun.columns.profile import TableProfile
 from bacoun.deferral import DeferralRule
 from bacoun.deferral.checks import as_share
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
+from bacoun.files.persistence import from_state as unpack
+from bacoun.files.persistence import to_state as pack
 from bacoun.protocols import FeatureRows
 from bacoun.serialization import from_state, to_state
 from bacoun.tabular.encoding import TableEncoder, find_ids
@@ -86,8 +88,6 @@ class TableModel:
         Up to 10,000 of the rows, to notice others that are far from all of them.
     replacements : Replacements
         What columns may be replaced by, to explain why a row is unfamiliar.
-    profile : TableProfile
-        What the columns of the training rows look like, to check new tables.
 
     Examples
     --------
@@ -108,7 +108,6 @@ class TableModel:
     calibration: Mapping[str, np.ndarray]
     neighborhood: Neighborhood
     replacements: Replacements
-    profile: TableProfile
 
     @classmethod
     def fit(
@@ -207,8 +206,9 @@ class TableModel:
         except ValueError:
             TableEncoder().fit(inputs, impute)  # if the columns are the problem, they are named
             raise
-        encoder = TableEncoder().fit(inputs.iloc[train], impute, ids)
-        points = encoder.transform(inputs.iloc[train])
+        encoder = TableEncoder()
+        no_inputs = [name for name in (group, time) if name is not None]
+        points = encoder.fit_transform(table.iloc[train], impute, ids, no_inputs)
         unknown = encoder.transform_with_unseen(inputs.iloc[held_out])
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
         classifier = classifier or make(random_state=random_state, verbose=verbose)
@@ -249,13 +249,9 @@ class TableModel:
             in_order = np.argsort(times[held_out], kind="stable")
             facts["calibrated_on"] = _period(time, table, times[held_out])
             facts["drift"] = scored.take(in_order).drift(truth[in_order])
-        columns = {column.name: column for column in encoder.columns_}
-        profile = TableProfile.of(
-            table.iloc[train],
-            {name: column.kind for name, column in columns.items()},
-            {name: column.date_format for name, column in columns.items()},
-        )
         share_known = len(train) / facts["training_rows"]
+        profile = encoder.profile_
+        encoder.profile_ = replace(profile, hashed=profile.hashed * share_known)
         return cls(
             classifier=classifier,
             encoder=encoder,
@@ -268,8 +264,12 @@ class TableModel:
             replacements=Replacements.fit(
                 encoder, points, np.searchsorted(classifier.classes_, labels[train])
             ),
-            profile=replace(profile, hashed=profile.hashed * share_known),
         )
+
+    @property
+    def profile(self) -> TableProfile:
+        """What the columns of the training rows look like, to check new tables."""
+        return self.encoder.profile_
 
     @property
     def added_columns(self) -> list[str]:
@@ -363,15 +363,14 @@ class TableModel:
         """
         content = {
             "classifier": to_state(self.classifier),
-            "encoder": self.encoder.to_dict(),
+            "encoder": pack(self.encoder.profile_),
             "rule": self.rule.to_dict(),
             "target": self.target,
             "facts": dict(self.facts),
             "made": dict(self.made),
             "calibration": {name: torch.tensor(each) for name, each in self.calibration.items()},
-            "neighborhood": self.neighborhood.to_dict(),
-            "replacements": self.replacements.to_dict(),
-            "profile": self.profile.to_dict(),
+            "neighborhood": pack(self.neighborhood),
+            "replacements": pack(self.replacements),
         }
         write_folder(content, path, overwrite=overwrite)
 
@@ -387,15 +386,14 @@ class TableModel:
         with refuse_incomplete(path):
             return cls(
                 classifier=from_state(BaCOUnClassifier, content["classifier"]),
-                encoder=TableEncoder.from_dict(content["encoder"]),
+                encoder=TableEncoder(unpack(TableProfile, content["encoder"])),
                 rule=DeferralRule.from_dict(content["rule"]),
                 target=content["target"],
                 facts=content["facts"],
                 made=content["made"],
                 calibration={name: each.numpy() for name, each in content["calibration"].items()},
-                neighborhood=Neighborhood.from_dict(content["neighborhood"]),
-                replacements=Replacements.from_dict(content["replacements"]),
-                profile=TableProfile.from_dict(content["profile"]),
+                neighborhood=unpack(Neighborhood, content["neighborhood"]),
+                replacements=unpack(Replacements, content["replacements"]),
             )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -91,20 +91,6 @@ class Neighborhood:
     def standardized(self, rows: np.ndarray) -> np.ndarray:
         """Rows (N, D) in float32, as the known ones are kept: equal rows stay equal."""
         return _standardized(rows, self.mean, self.scale)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values and tensors."""
-        tensors = {name: torch.from_numpy(getattr(self, name)) for name in _ARRAYS}
-        return {**tensors, "n_categories": self.n_categories, "limits": self.limits}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Inverse of `to_dict`."""
-        arrays = {name: content[name].numpy() for name in _ARRAYS}
-        return cls(**arrays, n_categories=content["n_categories"], limits=content["limits"])
-
-
-_ARRAYS = ("rows", "mean", "scale")
 
 
 def _standardized(rows: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:

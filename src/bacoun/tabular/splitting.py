@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from bacoun.columns.kinds import find_kind, read_values
+from bacoun.columns.cells import Cells
+from bacoun.columns.inference import find_kind
 
 _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of most identical rows
 
@@ -58,7 +59,7 @@ def read_times(table: pd.DataFrame, column: str) -> np.ndarray:
             f"the time column '{column}' must hold dates or numbers; it holds text. Write dates as "
             "2021-04-03."
         )
-    times = read_values(table[column], kind, date_format)
+    times = Cells.read(table[column], kind, date_format, strict=True).values
     if not np.isfinite(times).all():
         raise ValueError(f"the time column '{column}' must have no missing values. Fill them.")
     return times

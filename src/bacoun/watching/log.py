@@ -18,9 +18,9 @@ import pandas as pd
 from bacoun.tabular import TableModel
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scoring import ScoredRows
+from bacoun.watching.binning import BinnedQuantity, bins_of, quantities_of, weights_of
 from bacoun.watching.files import log_path, open_log
 from bacoun.watching.martingale import DriftTest
-from bacoun.watching.quantities import Quantity, bins_of, quantities_of, weights_of
 
 Scored = tuple[ScoredRows, pd.DataFrame, pd.DataFrame]
 REASONS = ("unfamiliar", "ambiguous")
@@ -47,7 +47,7 @@ class Watch:
         The SQLite file.
     version : str
         Of the model; a replaced model starts anew.
-    quantities : list of Quantity
+    quantities : list of BinnedQuantity
         What is tested.
     known : Neighborhood
         The known rows of the model, in whose representation new ones are compared.
@@ -57,7 +57,7 @@ class Watch:
 
     path: Path
     version: str
-    quantities: list[Quantity]
+    quantities: list[BinnedQuantity]
     known: Neighborhood
     labels: list[str]
     first: tuple[str, str, str]  # what is stored of a version at its beginning

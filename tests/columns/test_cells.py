@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bacoun.columns.kinds import read_values
+from bacoun.columns.cells import Cells
 from bacoun.server.dialects.tables import to_frame
 
 CELLS = st.one_of(
@@ -16,11 +16,11 @@ CELLS = st.one_of(
 
 @given(st.lists(CELLS, min_size=1, max_size=8))
 def test_a_category_does_not_depend_on_the_other_rows(cells):
-    together = read_values(to_frame({"x": cells})["x"], "category")
-    alone = [read_values(to_frame({"x": [cell]})["x"], "category")[0] for cell in cells]
+    together = Cells.read(to_frame({"x": cells})["x"], "category").content
+    alone = [Cells.read(to_frame({"x": [cell]})["x"], "category").content[0] for cell in cells]
     assert together.tolist() == alone
 
 
 def test_a_whole_number_is_the_same_category_with_and_without_decimals():
-    values = read_values(to_frame({"x": [1, 1.0, "1", 2.5]})["x"], "category")
+    values = Cells.read(to_frame({"x": [1, 1.0, "1", 2.5]})["x"], "category").content
     assert values.tolist() == ["1", "1", "1", "2.5"]
