@@ -69,9 +69,7 @@ def test_places_in_a_picture_are_in_the_order_of_the_values():
     for column, values in ((NUMBER, ("0.5", "2", "9")), (dates, ("1970-02-01", "1970-12-31"))):
         places = [center(draw(column, value), "value") for value in values]
         assert places == sorted(set(places))
-    strip = draw(
-        Column("x", "number", 10, usual=(5.0,) * 9), "5", "5"
-    )  # all are equal
+    strip = draw(Column("x", "number", 10, usual=(5.0,) * 9), "5", "5")  # all are equal
     assert center(strip, "value") == center(strip, "expected")
 
 

@@ -36,6 +36,10 @@ class Cells:
         `labels`, -1 if missing.
     missing, bad : ndarray of bool, of shape (N,)
         Where a cell is empty, and where it is not what this kind of column holds.
+    kind : {"number", "boolean", "category", "date"}
+        What the column was read as.
+    date_format : str, optional
+        Format of dates that are text.
     labels : ndarray of str
         Distinct categories, in the order of their first appearance.
     """
@@ -43,6 +47,8 @@ class Cells:
     values: np.ndarray
     missing: np.ndarray
     bad: np.ndarray
+    kind: str = "number"
+    date_format: str | None = None
     labels: np.ndarray = field(default_factory=lambda: _NO_LABELS)
 
     @classmethod
@@ -56,7 +62,7 @@ class Cells:
         """
         if kind == "category":
             labels, codes = _spellings(column)
-            return cls(codes, codes < 0, np.zeros(len(column), dtype=bool), labels)
+            return cls(codes, codes < 0, np.zeros(len(column), dtype=bool), kind, labels=labels)
         if kind == "date":
             values = _dates(column, date_format)
         elif strict and not (is_text(column) or holds_numbers(column)):
@@ -68,7 +74,7 @@ class Cells:
         bad = np.isnan(values) & ~missing
         if strict and bad.any():
             raise _unreadable(column[bad], kind, date_format)
-        return cls(values, missing, bad)
+        return cls(values, missing, bad, kind, date_format)
 
     @property
     def present(self) -> np.ndarray:
@@ -78,7 +84,7 @@ class Cells:
     @property
     def content(self) -> np.ndarray:
         """Values (N,) as float64, NaN if missing; of categories their text, None if missing."""
-        if self.values.dtype == np.float64:
+        if self.kind != "category":
             return self.values
         return np.append(self.labels, None)[self.values]
 
@@ -91,7 +97,7 @@ class Cells:
 
     def hashes(self) -> np.ndarray:
         """A hash (N,) of each value: of stripped text, or of about nine significant digits."""
-        if self.values.dtype != np.float64:
+        if self.kind == "category":
             text = [str(label).strip().encode(errors="replace").decode() for label in self.labels]
             hashed = pd.util.hash_array(np.array([*text, ""], dtype=object), categorize=False)
             return hashed[self.values]

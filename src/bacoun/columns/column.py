@@ -82,12 +82,12 @@ class Column:
     @classmethod
     def fit(cls, column: pd.Series, kind: str, date_format: str | None = None) -> Self:
         """Describe a training column that holds a `kind` of values."""
-        return cls.of(str(column.name), Cells.read(column, kind, date_format), kind, date_format)
+        return cls.of(str(column.name), Cells.read(column, kind, date_format))
 
     @classmethod
-    def of(cls, name: str, cells: Cells, kind: str, date_format: str | None = None) -> Self:
+    def of(cls, name: str, cells: Cells) -> Self:
         """Describe a training column that has been read."""
-        present = cells.present
+        kind, present = cells.kind, cells.present
         size: dict[str, Any] = {"n_rows": len(cells.values)}
         size["n_missing"] = size["n_rows"] - len(present)
         if kind == "category":
@@ -99,7 +99,7 @@ class Column:
                 for part, (number_of, n_levels) in _PARTS.items()
                 if len(np.unique(number_of(present))) == n_levels
             )
-        return cls(name, kind, **size, date_format=date_format, **numbers)
+        return cls(name, kind, **size, date_format=cells.date_format, **numbers)
 
     @classmethod
     def without_use(cls, column: pd.Series, dropped: str) -> Self:

@@ -68,43 +68,40 @@ class TableProfile:
             From the name of a column with dates to their format; None: ISO 8601, or timestamps.
         """
         formats = date_formats or {}
+        names = {str(name): name for name in frame if str(name) in kinds}
         cells = {
-            str(name): Cells.read(frame[name], kinds[str(name)], formats.get(str(name)))
-            for name in frame
-            if str(name) in kinds
+            text: Cells.read(frame[name], kinds[text], formats.get(text))
+            for text, name in names.items()
         }
-        columns = {
-            name: Column.of(name, read, kinds[name], formats.get(name))
-            for name, read in cells.items()
-        }
-        return cls.with_columns(frame, columns, cells)
+        return cls.of_cells(frame, cells)
 
     @classmethod
-    def with_columns(
+    def of_cells(
         cls,
         frame: pd.DataFrame,
-        columns: Mapping[str, Column],
         cells: Mapping[str, Cells],
         dropped: Mapping[str, str] | None = None,
     ) -> Self:
-        """Describe a training table of which some `columns` are read and described by now.
+        """Describe a training table of which the columns that are used have been read.
 
-        `dropped` says why others are no input.
+        `dropped` says why others are not.
         """
         reasons = dropped or {}
-        described = [
-            columns.get(str(name)) or Column.without_use(frame[name], reasons.get(name, NO_INPUT))
+        columns = [
+            Column.of(str(name), cells[str(name)])
+            if str(name) in cells
+            else Column.without_use(frame[name], reasons.get(name, NO_INPUT))
             for name in frame
         ]
         n_missing = np.sum([read.missing for read in cells.values()], axis=0)
-        hashes = hash_rows(cells[column.name] for column in described if column.is_used)
+        hashes = hash_rows(cells[column.name] for column in columns if column.is_used)
         distinct, counts = np.unique(hashes, return_counts=True)
         kept = distinct
         if len(distinct) > _MAX_HASHES:
             drawn = np.random.default_rng(0).choice(len(distinct), _MAX_HASHES, replace=False)
             kept = distinct[np.sort(drawn)]
         return cls(
-            columns=tuple(described),
+            columns=tuple(columns),
             row_hashes=kept.view(np.int64),
             max_missing=int(np.max(n_missing, initial=0)),
             hashed=len(kept) / max(len(distinct), 1),

@@ -8,7 +8,7 @@ messages name the column, the row and the value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -38,16 +38,6 @@ class TableEncoder:
     ----------
     profile_ : TableProfile
         All columns, described.
-    columns_ : list of Column
-        Those that are used.
-    dropped_ : dict
-        From the name of a dropped column to the reason: "id", "constant" or "empty".
-    constants_ : dict
-        From the name of a constant column to its value, as text.
-    feature_names_ : list of str
-        Names of the features (D,) that `transform` returns.
-    categorical_features_ : list of int
-        Which of these features are categories.
 
     Examples
     --------
@@ -66,14 +56,19 @@ class TableEncoder:
         if profile is not None:
             self.profile_ = profile
 
-    def fit(
+    def fit(self, frame: pd.DataFrame, impute: bool = True, **options: Any) -> Self:
+        """Learn the columns, their categories and their medians; see `fit_transform`."""
+        self.fit_transform(frame, impute, **options)
+        return self
+
+    def fit_transform(
         self,
         frame: pd.DataFrame,
         impute: bool = True,
         ids: Mapping[str, str] | None = None,
         no_inputs: Iterable[str] = (),
-    ) -> Self:
-        """Learn the columns, their categories and their medians.
+    ) -> np.ndarray:
+        """Learn from a table, whose cells are read once, and encode it as features (N, D).
 
         Parameters
         ----------
@@ -86,34 +81,11 @@ class TableEncoder:
         no_inputs : iterable of str
             Columns that are described, but not used, such as groups and times.
         """
-        self._fit(frame, impute, ids, no_inputs)
-        return self
-
-    def fit_transform(
-        self,
-        frame: pd.DataFrame,
-        impute: bool = True,
-        ids: Mapping[str, str] | None = None,
-        no_inputs: Iterable[str] = (),
-    ) -> np.ndarray:
-        """Learn the columns as by `fit`, and return the features (N, D); cells are read once."""
-        cells = self._fit(frame, impute, ids, no_inputs)
-        encoded = [column.encode(cells[column.name].content)[0] for column in self.columns_]
-        return np.concatenate(encoded, axis=1)
-
-    def _fit(
-        self,
-        frame: pd.DataFrame,
-        impute: bool,
-        ids: Mapping[str, str] | None,
-        no_inputs: Iterable[str],
-    ) -> dict[str, Cells]:
         check_names(frame)
         inputs = frame.drop(columns=list(no_inputs))
         dropped = dict(find_ids(inputs) if ids is None else ids)
         dropped |= _without_content(inputs.drop(columns=list(dropped)))
         cells: dict[str, Cells] = {}
-        columns: dict[str, Column] = {}
         for name in inputs.columns.drop(list(dropped)):
             kind, date_format = find_kind(frame[name])
             cells[name] = Cells.read(frame[name], kind, date_format, strict=True)
@@ -122,15 +94,15 @@ class TableEncoder:
                     f"column '{name}' must have at most {MAX_CATEGORIES} categories; it has "
                     f"{len(cells[name].labels)}. Group the rare ones, or leave the column out."
                 )
-            columns[name] = Column.of(name, cells[name], kind, date_format)
-        if not columns:
+        if not cells:
             raise ValueError(
                 "the table must have a column to learn from; all are ids, constant or empty: "
                 f"{listed(dropped)}. Add other columns."
             )
-        check_values(_contents(cells), complete=[] if impute else columns)
-        self.profile_ = TableProfile.with_columns(frame, columns, cells, dropped)
-        return cells
+        values = _contents(cells)
+        check_values(values, complete=[] if impute else cells)
+        self.profile_ = TableProfile.of_cells(frame, cells, dropped)
+        return self._encode(values)[0]
 
     @property
     def columns_(self) -> list[Column]:
@@ -177,13 +149,17 @@ class TableEncoder:
     def transform_with_unseen(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """Features (N, D), and which rows (N,) hold something that `fit` did not see."""
         values = self.read(frame)
-        encoded = (column.encode(values[column.name]) for column in self.columns_)
-        features, unseen = zip(*encoded, strict=True)
+        features, unseen = self._encode(values)
         changed = [
             ~equals(frame[name], value) for name, value in self.constants_.items() if name in frame
         ]
         too_many = _n_missing(values) > self.profile_.max_missing
-        return np.concatenate(features, axis=1), np.any([*unseen, *changed, too_many], axis=0)
+        return features, np.any([unseen, *changed, too_many], axis=0)
+
+    def _encode(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        encoded = (column.encode(values[column.name]) for column in self.columns_)
+        features, unseen = zip(*encoded, strict=True)
+        return np.concatenate(features, axis=1), np.any(unseen, axis=0)
 
     def unseen_in(self, frame: pd.DataFrame) -> list[tuple[Unseen, ...]]:
         """What each row has that `fit` did not see."""

@@ -105,15 +105,15 @@ def _distances(
     """Distances (N, m) of rows (N, D) to the nearest, fifth, ... of the kept ones (n, D)."""
     ours = _one_hot(kept, sizes)
     squares, places = ours.square().sum(dim=1), [nth - 1 for nth in neighbors]
-    found = [np.empty((0, len(places)))]
+    chunks = [np.empty((0, len(places)))]
     with threads_for(ours.numel() * _CHUNK):
         for start in range(0, len(rows), _CHUNK):
             theirs = _one_hot(rows[start : start + _CHUNK], sizes)
             own = theirs.square().sum(dim=1, keepdim=True)
             distances = (own + squares).addmm_(theirs, ours.T, alpha=-2)
             nearest = distances.topk(max(neighbors), dim=1, largest=False).values[:, places]
-            found.append(nearest.clamp(min=0).sqrt().numpy())
-    return np.concatenate(found)
+            chunks.append(nearest.clamp(min=0).sqrt().numpy())
+    return np.concatenate(chunks)
 
 
 def _one_hot(rows: np.ndarray, sizes: list[int]) -> Tensor:

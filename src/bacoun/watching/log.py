@@ -90,10 +90,10 @@ class Watch:
         """
         quantities = quantities_of(model)
         labels = [str(label) for label in model.classifier.classes_]
-        counts = np.stack([each.counts for each in quantities])
+        counts = np.stack([quantity.counts for quantity in quantities])
         test = DriftTest.start(counts, weights_of(quantities), false_alarm)
         expected = {"classes": {k: int(n) for k, n in model.facts["classes"].items()}}
-        names = json.dumps([each.name for each in quantities])
+        names = json.dumps([quantity.name for quantity in quantities])
         first = json.dumps(expected), names, json.dumps(test.to_dict())
         known = model.neighborhood
         watch = cls(log_path(folder), version, quantities, known, labels, first, inputs)
@@ -160,7 +160,7 @@ class Watch:
         if before is not None:
             counts = counts + np.array(json.loads(before[0]))
         classes = json.dumps(counts.tolist())
-        unfamiliar, ambiguous = (int((reasons == each).sum()) for each in REASONS)
+        unfamiliar, ambiguous = (int((reasons == reason).sum()) for reason in REASONS)
         log.execute(
             "insert into minutes values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set "
             "rows = rows + excluded.rows, unfamiliar = unfamiliar + excluded.unfamiliar, "

@@ -7,7 +7,7 @@ teaches people to ignore it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -99,10 +99,10 @@ def compare_counts(before: Mapping[str, int], now: Mapping[str, int]) -> Differe
     )
 
 
-def share_p(before: np.ndarray, n_before: int, now: np.ndarray, n_now: int) -> np.ndarray:
-    """Two-sided p-values (k,) of Fisher's exact test: `now` of `n_now` rows, after `before`."""
-    total, marked = n_before + n_now, np.asarray(before) + np.asarray(now)
-    more = stats.hypergeom.sf(np.asarray(now) - 1, total, marked, n_now)
+def share_p(before: Any, n_before: int, now: Any, n_now: int) -> Any:
+    """Two-sided p-values of Fisher's exact test: `now` of `n_now` rows, after `before`."""
+    total, marked = n_before + n_now, before + now
+    more = stats.hypergeom.sf(now - 1, total, marked, n_now)
     fewer = stats.hypergeom.cdf(now, total, marked, n_now)
     return np.minimum(1.0, 2 * np.minimum(more, fewer))
 

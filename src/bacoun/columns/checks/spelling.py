@@ -84,7 +84,8 @@ def explain_categories(known: Mapping[str, int], new: Iterable[str]) -> str:
         if _mostly(names, became.__getitem__):
             return f"{label}, {_example(became)}"
     became = {
-        name: next((each for each in known if name and each.startswith(name)), "") for name in names
+        name: next((whole for whole in known if name and whole.startswith(name)), "")
+        for name in names
     }
     if _mostly(names, became.__getitem__):
         return f"they are truncated, {_example(became)}"

@@ -13,11 +13,12 @@ from scipy.stats import binom
 from bacoun.columns.cells import Cells, as_numbers, equals
 from bacoun.columns.checks.column import STRIKING, ColumnCheck
 from bacoun.columns.checks.comparing import Difference, compare, sample_rows
-from bacoun.columns.checks.findings import Finding, most_serious_first, percent
+from bacoun.columns.checks.findings import Finding, most_serious_first
 from bacoun.columns.column import Column
 from bacoun.columns.frames import as_pandas
 from bacoun.columns.profile import TableProfile
 from bacoun.columns.reading import listed
+from bacoun.files.text import percent
 
 _ALPHA = 1e-4  # probability of any false alarm among the columns of a table
 _SIMILAR_NAME = 0.75

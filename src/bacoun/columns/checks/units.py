@@ -50,7 +50,7 @@ class Conversion(NamedTuple):
     increasing: bool = True
 
 
-def explain(training: Column, values: np.ndarray, found: Difference) -> str:
+def explain(training: Column, values: np.ndarray, difference: Difference) -> str:
     """The conversion that makes training values look like `values` (n,), or "" if none does.
 
     Parameters
@@ -59,7 +59,7 @@ def explain(training: Column, values: np.ndarray, found: Difference) -> str:
         The training column.
     values : ndarray of shape (n,)
         The new values, without missing ones.
-    found : Difference
+    difference : Difference
         How different they are without any conversion.
     """
     ordered = np.sort(values)
@@ -69,7 +69,7 @@ def explain(training: Column, values: np.ndarray, found: Difference) -> str:
         others = _distances(training, ordered, _others(training))
     best = min({**powers, **others}.values(), default=1.0)
     p = ks_p(best, training.n_present, len(values))
-    if best > _MUCH_CLOSER * found.size or not Difference(best, p).fits:
+    if best > _MUCH_CLOSER * difference.size or not Difference(best, p).fits:
         return ""
     # A power of ten is the likeliest mistake, if it is as good up to sampling noise.
     noise = _NOISE * np.sqrt(1 / training.n_present + 1 / len(values))
@@ -77,7 +77,7 @@ def explain(training: Column, values: np.ndarray, found: Difference) -> str:
     if closest and powers[closest] <= best + noise:
         return closest
     equal = sorted(others, key=lambda label: others[label])
-    return " or ".join([each for each in equal if others[each] <= best + noise][:3])
+    return " or ".join([label for label in equal if others[label] <= best + noise][:3])
 
 
 def _distances(
