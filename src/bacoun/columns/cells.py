@@ -86,7 +86,7 @@ class Cells:
         """Values (N,) as float64, NaN if missing; of categories their text, None if missing."""
         if self.kind != "category":
             return self.values
-        return np.append(self.labels, None)[self.values]
+        return np.array([*self.labels, None], dtype=object)[self.values]
 
     @property
     def counts(self) -> dict[str, int]:

@@ -165,11 +165,15 @@ class Column:
             return [0.0, 1.0]
         return list(self.distinct) if len(self.distinct) <= 2 else []
 
+    @property
+    def _counts(self) -> dict[Any, int]:
+        """Number of rows by category, or by distinct number."""
+        return dict(self.counts) or dict(zip(self.distinct, self.distinct_counts, strict=True))
+
     @cached_property
     def shares(self) -> dict[str, float]:
         """Fraction of the rows of each level and of gaps, as text, the most frequent first."""
-        distinct = zip(self.distinct, self.distinct_counts, strict=True)
-        counts = dict(self.counts) or {self.as_text(value): number for value, number in distinct}
+        counts = {self.as_text(value): number for value, number in self._counts.items()}
         counts |= {self.as_text(None): self.n_missing} if self.gaps else {}
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
         return {text: number / self.n_rows for text, number in ordered}
@@ -212,8 +216,7 @@ class Column:
         """Features (m, d) of usual values: of some quantiles, or of the most frequent levels."""
         if not self.levels:
             return self.encode(np.array(self.usual))[0]
-        counts = self.counts or dict(zip(self.distinct, self.distinct_counts, strict=True))
-        numbers = np.array([counts.get(level, 0) for level in self.levels])
+        numbers = np.array([self._counts.get(level, 0) for level in self.levels])
         ranked = np.argsort(-numbers, kind="stable")[:_MAX_USUAL]
         return ranked[numbers[ranked] > 0, None].astype(np.float64)
 

@@ -90,7 +90,7 @@ class TableProfile:
         columns = [
             Column.of(str(name), cells[str(name)])
             if str(name) in cells
-            else Column.without_use(frame[name], reasons.get(name, NO_INPUT))
+            else Column.without_use(frame[name], reasons.get(str(name), NO_INPUT))
             for name in frame
         ]
         n_missing = np.sum([read.missing for read in cells.values()], axis=0)

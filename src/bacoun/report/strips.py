@@ -35,16 +35,9 @@ class Strip:
 
 
 def draw(column: Column, value: str, expected: str | None = None) -> Strip:
-    """Draw a column of a row.
+    """Draw a column of a row: the value that it has, and the one that was expected instead.
 
-    Parameters
-    ----------
-    column : Column
-        The column in training.
-    value : str
-        What the row has. It is not marked if it is a gap or an unseen category.
-    expected : str, optional
-        What was expected instead.
+    A value that is a gap or an unseen category is not marked.
     """
     wanted = {"expected": expected, "value": value}  # the value lies on top
     shown = {kind: text for kind, text in wanted.items() if text is not None}

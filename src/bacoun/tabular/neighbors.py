@@ -51,12 +51,7 @@ class Neighborhood:
     def fit(cls, rows: np.ndarray, n_categories: Sequence[int], random_state: int) -> Self:
         """Keep known rows (N, D), or some of them, and measure their distances.
 
-        Parameters
-        ----------
-        n_categories : sequence of int, of length D
-            Number of categories of each column; 0 if it is continuous, -1 if it does not count.
-        random_state : int
-            Seed of the order of the rows and, if there are more than 10,000, of their choice.
+        `random_state` seeds the order of the rows and, if there are more than 10,000, their choice.
         """
         sizes = list(n_categories)
         is_number, spread = np.array(sizes) == 0, rows.std(axis=0)

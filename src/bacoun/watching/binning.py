@@ -102,16 +102,7 @@ def watched(
 ) -> list[BinnedQuantity]:
     """Quantities with known rows as reference of the columns, and calibration rows of the scores.
 
-    Parameters
-    ----------
-    columns : sequence of Column
-        Of the table.
-    known : Neighborhood
-        Keeps the known rows; new ones are compared in its representation.
-    calibration : mapping
-        `ood_score` and `total` of the calibration rows.
-    n_classes : int
-        Number of classes.
+    `calibration` has the `ood_score` and `total` of the calibration rows.
     """
     quantities = [
         BinnedQuantity.number("ood_score", calibration["ood_score"]),

@@ -77,10 +77,8 @@ class Watch:
 
         Parameters
         ----------
-        folder : path
-            Of the saved model.
-        model : TableModel
-            The model, as loaded from there.
+        folder, model : path, TableModel
+            Where the model is saved, and the model as loaded from there.
         version : str
             Distinguishes it from others that were or will be saved there.
         inputs : bool

@@ -63,16 +63,8 @@ def distance(
 ) -> float:
     """Largest difference of the distribution functions at the cuts, a lower bound of that anywhere.
 
-    Parameters
-    ----------
-    training : Column
-        The training column.
-    ordered : ndarray of shape (n,)
-        The new values, sorted.
-    cuts : ndarray of shape (c,)
-        The cuts of the training column, in the unit of the new values.
-    increasing : bool
-        Whether the conversion to that unit keeps the order; otherwise it reverses it.
+    `cuts` (c,) are those of the training column in the unit of the new values (n,), which are
+    sorted; the conversion to that unit keeps the order if `increasing`, otherwise it reverses it.
     """
     cdf = np.searchsorted(ordered, cuts, side="right" if increasing else "left") / len(ordered)
     if not increasing:

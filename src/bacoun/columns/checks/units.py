@@ -53,14 +53,7 @@ class Conversion(NamedTuple):
 def explain(training: Column, values: np.ndarray, difference: Difference) -> str:
     """The conversion that makes training values look like `values` (n,), or "" if none does.
 
-    Parameters
-    ----------
-    training : Column
-        The training column.
-    values : ndarray of shape (n,)
-        The new values, without missing ones.
-    difference : Difference
-        How different they are without any conversion.
+    `difference` is how different they are without any conversion.
     """
     ordered = np.sort(values)
     powers = _distances(training, ordered, _powers())
