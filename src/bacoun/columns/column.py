@@ -216,7 +216,8 @@ class Column:
         """Features (m, d) of usual values: of some quantiles, or of the most frequent levels."""
         if not self.levels:
             return self.encode(np.array(self.usual))[0]
-        numbers = np.array([self._counts.get(level, 0) for level in self.levels])
+        counts = self._counts
+        numbers = np.array([counts.get(level, 0) for level in self.levels])
         ranked = np.argsort(-numbers, kind="stable")[:_MAX_USUAL]
         return ranked[numbers[ranked] > 0, None].astype(np.float64)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -108,7 +109,7 @@ class TableProfile:
             repeated=1 - float((counts == 1).sum()) / max(len(frame), 1),
         )
 
-    @property
+    @cached_property
     def used(self) -> list[Column]:
         """The columns that the model uses."""
         return [column for column in self.columns if column.is_used]
