@@ -58,7 +58,7 @@ def test_known_answers():
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60))
 def test_shares_are_those_of_the_values(values):
-    profile = Column.fit(pd.Series(values, name="x"), "number")
+    profile = Column.of("x", Cells.read(pd.Series(values), "number"))
     cuts = profile.cuts
     assert (np.diff(cuts) >= 0).all()
     assert cuts[0] < min(values) <= max(values) < cuts[-1]
@@ -119,5 +119,5 @@ def test_many_rows_are_sampled(monkeypatch):
 
 def test_dates_are_days_since_1970():
     days = pd.Series(["02.01.1970", "11.01.1970"], name="day")
-    profile = Column.fit(days, "date", "%d.%m.%Y")
+    profile = Column.of("day", Cells.read(days, "date", "%d.%m.%Y"))
     assert (profile.low, profile.high) == (1.0, 10.0)

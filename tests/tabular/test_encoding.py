@@ -10,6 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OrdinalEncoder
 
+from bacoun.columns.cells import Cells
 from bacoun.columns.profile import TableProfile
 from bacoun.files.persistence import from_state, to_state
 from bacoun.tabular import TableEncoder, find_ids, read_table, stream_table
@@ -324,3 +325,16 @@ def test_a_bad_table_is_refused_in_transform(frame, expected):
 def test_thousands_of_columns_are_encoded():
     wide = pd.DataFrame(RNG.normal(size=(5, 2_000))).rename(columns="c{}".format)
     assert TableEncoder().fit(wide).transform(wide).shape == (5, 2_000)
+
+
+def test_a_fit_reads_each_column_once(monkeypatch):
+    read, names = Cells.read, []
+
+    def count(column, *arguments, **options):
+        names.append(column.name)
+        return read(column, *arguments, **options)
+
+    monkeypatch.setattr(Cells, "read", count)
+    features = TableEncoder().fit_transform(FRAME)
+    assert sorted(names) == sorted(FRAME)
+    np.testing.assert_array_equal(features, TableEncoder().fit(FRAME).transform(FRAME))

@@ -80,11 +80,6 @@ class Column:
     # --- description ------------------------------------------------------------------------------
 
     @classmethod
-    def fit(cls, column: pd.Series, kind: str, date_format: str | None = None) -> Self:
-        """Describe a training column that holds a `kind` of values."""
-        return cls.of(str(column.name), Cells.read(column, kind, date_format))
-
-    @classmethod
     def of(cls, name: str, cells: Cells) -> Self:
         """Describe a training column that has been read."""
         kind, present = cells.kind, cells.present

@@ -24,29 +24,23 @@ _EXAMPLES = 1000  # unreadable cells that are looked at
 _MOST = 0.9  # share of the cells that an explanation must explain
 _NUMBER = r"[-+]?\d+"
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+")
-_NUMBERS_IN_TEXT = {  # what the cells look like -> the kind of the finding, and what to do
-    _NUMBER + r",\d+(e[-+]?\d+)?": (
-        "decimal comma",
-        "they have a decimal comma; export with decimal points",
-    ),
+_DECIMAL_COMMA = _NUMBER + r",\d+(e[-+]?\d+)?"
+_NUMBERS_IN_TEXT = {  # what the cells look like -> what they have, and what to do
+    _DECIMAL_COMMA: "they have a decimal comma; export with decimal points",
     r"[-+]?\d{1,3}([ ,.'\u2019\u00a0\u202f]\d{3})+([.,]\d+)?": (
-        "retyped",
-        "they have separators between thousands; export without",
+        "they have separators between thousands; export without"
     ),
-    _NUMBER + r"([.,]\d+)?\s*%": ("retyped", "they have percent signs; export plain numbers"),
+    _NUMBER + r"([.,]\d+)?\s*%": "they have percent signs; export plain numbers",
     r"[<>\u2264\u2265~]=?\s*" + _NUMBER + r"([.,]\d+)?": (
-        "retyped",
-        "they are bounds of a measurement; decide on a number for them",
+        "they are bounds of a measurement; decide on a number for them"
     ),
     r"\W*" + _NUMBER + r"([.,]\d+)?\s*\D{1,8}": (
-        "retyped",
-        "they have a unit in the cell; export plain numbers",
+        "they have a unit in the cell; export plain numbers"
     ),
     r"[$\u20ac\u00a3]\s*" + _NUMBER + r"([.,]\d+)*": (
-        "retyped",
-        "they have a currency sign; export plain numbers",
+        "they have a currency sign; export plain numbers"
     ),
-    r"true|false": ("retyped", "they are true or false; export numbers"),
+    r"true|false": "they are true or false; export numbers",
 }
 
 
@@ -63,9 +57,9 @@ def explain_cells(training: Column, bad: pd.Series) -> tuple[str, str]:
         return "date format", f"{such}{_explain_dates(training, text)}"
     if _mostly(text, partial(_looks, _THOUSANDS)) and _fit_as_thousands(training, text):
         return "retyped", f"{such}; they have commas between thousands; export without"
-    for shape, (kind, why) in _NUMBERS_IN_TEXT.items():
+    for shape, why in _NUMBERS_IN_TEXT.items():
         if _mostly(text, partial(_looks, re.compile(shape, re.IGNORECASE))):
-            return kind, f"{such}; {why}"
+            return "decimal comma" if shape == _DECIMAL_COMMA else "retyped", f"{such}; {why}"
     return "retyped", such
 
 
