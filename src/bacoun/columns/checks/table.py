@@ -11,8 +11,8 @@ import pandas as pd
 from scipy.stats import binom
 
 from bacoun.columns.cells import Cells, as_numbers, equals
-from bacoun.columns.checks.column import STRIKING, ColumnCheck
 from bacoun.columns.checks.comparing import Difference, compare, sample_rows
+from bacoun.columns.checks.content import STRIKING, ColumnCheck
 from bacoun.columns.checks.findings import Finding, most_serious_first
 from bacoun.columns.column import Column
 from bacoun.columns.frames import as_pandas
