@@ -16,9 +16,9 @@ import pandas as pd
 from bacoun.columns.cells import Cells, as_text, equals, is_missing
 from bacoun.columns.column import MAX_CATEGORIES, Column
 from bacoun.columns.frames import check_names, check_values
-from bacoun.columns.inference import find_kind, is_constant, is_id
 from bacoun.columns.profile import TableProfile
 from bacoun.columns.reading import listed
+from bacoun.columns.type_inference import find_kind, is_constant, is_id
 from bacoun.tabular.explanation import Unseen
 
 

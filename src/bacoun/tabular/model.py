@@ -18,8 +18,8 @@ import torch
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns import dates
 from bacoun.columns.frames import as_pandas, like
-from bacoun.columns.inference import find_kind
 from bacoun.columns.profile import TableProfile
+from bacoun.columns.type_inference import find_kind
 from bacoun.deferral import DeferralRule
 from bacoun.deferral.checks import as_share
 from bacoun.files.checkpoint import Checkpoint

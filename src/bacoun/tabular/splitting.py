@@ -7,7 +7,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from bacoun.columns.cells import Cells
-from bacoun.columns.inference import find_kind
+from bacoun.columns.type_inference import find_kind
 
 _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of most identical rows
 
