@@ -1,6 +1,7 @@
 """Columns of any dtype are encoded, in the same way from every file format."""
 
 import json
+import pickle
 from decimal import Decimal
 
 import numpy as np
@@ -338,3 +339,10 @@ def test_a_fit_reads_each_column_once(monkeypatch):
     features = TableEncoder().fit_transform(FRAME)
     assert sorted(names) == sorted(FRAME)
     np.testing.assert_array_equal(features, TableEncoder().fit(FRAME).transform(FRAME))
+
+
+def test_what_is_sent_to_workers_encodes_in_the_same_way():
+    encoder = TableEncoder().fit(FRAME)
+    light = pickle.loads(pickle.dumps(encoder.without_row_hashes()))
+    assert len(light.profile_.row_hashes) == 0 < len(encoder.profile_.row_hashes)
+    np.testing.assert_array_equal(light.transform(FRAME), encoder.transform(FRAME))

@@ -8,6 +8,7 @@ messages name the column, the row and the value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -103,6 +104,10 @@ class TableEncoder:
         check_values(values, complete=[] if impute else cells)
         self.profile_ = TableProfile.of_cells(frame, cells, dropped)
         return self._encode(values)[0]
+
+    def without_row_hashes(self) -> Self:
+        """One that encodes in the same way, and is small enough to be sent to many workers."""
+        return type(self)(replace(self.profile_, row_hashes=np.empty(0, dtype=np.int64)))
 
     @property
     def columns_(self) -> list[Column]:

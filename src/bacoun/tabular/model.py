@@ -213,7 +213,7 @@ class TableModel:
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
         classifier = classifier or make(random_state=random_state, verbose=verbose)
         classifier.categorical_features = encoder.categorical_features_ or None
-        all_rows = None if sampled is None else sampled.encoded_by(encoder)
+        all_rows = None if sampled is None else sampled.encoded_by(encoder.without_row_hashes())
         classifier.fit(points, labels[train], checkpoint=checkpoint, all_rows=all_rows)
 
         scored = ScoredRows.of(classifier, *unknown)
