@@ -26,12 +26,12 @@ import pandas as pd
 from rich.console import Console
 from scipy import stats
 
+from bacoun.columns.column import Column
 from bacoun.tabular import TableModel
-from bacoun.tabular.encoding import Column
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scored_rows import ScoredRows
+from bacoun.watching.binning import bins_of, watched, weights_of
 from bacoun.watching.martingale import DriftTest
-from bacoun.watching.quantities import bins_of, watched, weights_of
 from benchmarks.record import Record, markdown_table, rich_table
 from benchmarks.record import resume as resume_record
 

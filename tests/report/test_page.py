@@ -15,21 +15,21 @@ from jinja2 import FileSystemLoader
 
 from bacoun import uncertainty as scores
 from bacoun.base import Evaluation
+from bacoun.columns.column import Column
 from bacoun.deferral import Acceptance, DeferralRule
 from bacoun.report import page
 from bacoun.report.data import ReportData, report_data
 from bacoun.report.measures import Thresholds, class_auc, reliability
 from bacoun.report.page import render_page, write_page
 from bacoun.report.sections import SECTIONS, Section
-from bacoun.report.strips import Distribution
 from bacoun.tabular import TableModel
 from bacoun.tabular.explanation import Explanation, Pull, Surprise, Unseen
 from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.uncertainty import decompose
 
 COLUMNS = {
-    "width": Distribution("width", (0.0, 1.0, 2.0, 3.0, 10.0)),
-    "ward": Distribution("ward", shares={"A": 0.7, "B": 0.3}),
+    "width": Column("width", "number", 10, usual=(0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 6.0, 10.0)),
+    "ward": Column("ward", "category", 10, counts={"A": 7, "B": 3}),
 }
 UNFAMILIAR = Explanation(
     reason="unfamiliar",

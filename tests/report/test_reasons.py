@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 from markupsafe import escape
 
+from bacoun.columns.column import Column
 from bacoun.report.data import report_data
 from bacoun.report.page import render_page
 from bacoun.report.reasons import reasons
-from bacoun.report.strips import Distribution
 from bacoun.tabular.explanation import Explanation, Surprise, Unseen
 
 COLUMNS = {
-    "width": Distribution("width", (0.0, 1.0, 2.0, 3.0, 10.0)),
-    "ward": Distribution("ward", shares={"A": 0.7, "B": 0.3}),
+    "width": Column("width", "number", 10, usual=(0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 6.0, 10.0)),
+    "ward": Column("ward", "category", 10, counts={"A": 7, "B": 3}),
 }
 UNFAMILIAR = Explanation(
     reason="unfamiliar",

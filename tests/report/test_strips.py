@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bacoun.columns.column import Column
 from bacoun.report.data import report_data
 from bacoun.report.page import render_page
-from bacoun.report.strips import Distribution, distributions, draw
+from bacoun.report.strips import draw, in_words
 from bacoun.tabular import TableModel
 
-NUMBER = Distribution("width", (0.0, 1.0, 2.0, 3.0, 10.0))
+NUMBER = Column("width", "number", 10, usual=(0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 6.0, 10.0))
 
 
 def kinds(strip):
@@ -37,16 +38,17 @@ def test_distributions_are_those_of_the_training_rows():
         }
     )
     model = TableModel.fit(frame, "label", quick=True, random_state=0)
-    found = distributions(model)
-    assert list(found["site"].shares) == ["B", "A", "C"]
-    assert set(found["smoker"].shares) == {"false", "true"}
-    assert set(found["dose"].shares) == {"10", "20"}
+    columns = {column.name: column for column in model.profile.used}
+    assert list(columns["site"].shares) == ["B", "A", "C"]
+    assert set(columns["smoker"].shares) == {"false", "true"}
+    assert set(columns["dose"].shares) == {"10", "20"}
     for name in ("site", "smoker", "dose"):
-        assert sum(found[name].shares.values()) == pytest.approx(1)
-    low, first, median, third, high = found["size"].quantiles
-    assert frame["size"].min() <= low < first < median < third < high <= frame["size"].max()
-    assert median == pytest.approx(frame["size"].median(), abs=0.3)
-    assert found["when"].text(found["when"].quantiles[2]).startswith("2021-")
+        assert sum(columns[name].shares.values()) == pytest.approx(1)
+    size = columns["size"]
+    assert frame["size"].min() <= size.low < size.fill < size.high <= frame["size"].max()
+    assert size.fill == pytest.approx(frame["size"].median(), abs=0.3)
+    assert list(size.usual) == sorted(set(size.usual))
+    assert "the median is 2021-" in in_words(columns["when"])
     assert "site = " in render_page(report_data(model, frame.tail(40)))
 
 
@@ -63,20 +65,19 @@ def test_a_missing_value_is_not_marked():
 
 
 def test_places_in_a_picture_are_in_the_order_of_the_values():
-    dates = Distribution("when", (0.0, 100.0, 200.0, 300.0, 400.0), is_date=True)
+    dates = Column("when", "date", 10, usual=tuple(np.linspace(0.0, 400.0, 9).tolist()))
     for column, values in ((NUMBER, ("0.5", "2", "9")), (dates, ("1970-02-01", "1970-12-31"))):
         places = [center(draw(column, value), "value") for value in values]
         assert places == sorted(set(places))
-    strip = draw(Distribution("x", (5.0,) * 5), "5", "5")  # all training rows are equal
+    strip = draw(Column("x", "number", 10, usual=(5.0,) * 9), "5", "5")  # all are equal
     assert center(strip, "value") == center(strip, "expected")
 
 
 @given(st.dictionaries(st.text(max_size=9), st.integers(1, 99), min_size=1, max_size=40), st.data())
 def test_segments_of_a_category_fill_the_strip_and_the_value_lies_in_its_own(counts, data):
-    total = sum(counts.values())
-    shares = {name: n / total for name, n in sorted(counts.items(), key=lambda pair: -pair[1])}
-    value = data.draw(st.sampled_from(sorted(shares)))
-    strip = draw(Distribution("x", shares=shares), value)
+    value = data.draw(st.sampled_from(sorted(counts)))
+    ordered = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
+    strip = draw(Column("x", "category", sum(counts.values()), counts=ordered), value)
     bars = [mark.attributes for mark in strip.marks if mark.element == "rect"]
     ends = [float(bar["x"]) + float(bar["width"]) for bar in bars]
     assert float(bars[0]["x"]) >= 0

@@ -25,8 +25,8 @@ from pyarrow import parquet
 
 from bacoun import BaCOUnClassifier
 from bacoun.boundary import FlowShell
+from bacoun.columns.cells import is_missing
 from bacoun.columns.checks import check_table
-from bacoun.columns.kinds import is_missing
 from bacoun.columns.reading import MISSING
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace

@@ -5,6 +5,7 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import OneHotEncoder
 
+from bacoun.files.persistence import from_state, to_state
 from bacoun.tabular.neighbors import Neighborhood
 
 SIZES = [0, 4, 0, 3]  # number, category, number, category
@@ -142,6 +143,6 @@ def test_the_seed_chooses_the_order_and_of_many_rows_ten_thousand():
 
 def test_the_state_rebuilds_it():
     found, new = Neighborhood.fit(rows_of(300), SIZES, 0), rows_of(400, 1, 2.0)
-    again = Neighborhood.from_dict(found.to_dict())
+    again = from_state(Neighborhood, to_state(found))
     assert again.limits == found.limits
     np.testing.assert_array_equal(again.is_outside(new), found.is_outside(new))

@@ -144,7 +144,6 @@ def _read(train: str, wants_workers: bool) -> pd.DataFrame | list[str]:
     from bacoun.columns.reading import is_parquet, read_table, survey_table
 
     if not is_many(train):
-        survey_table(train)  # a bad file is refused in one sentence
         if not is_parquet(train):
             if wants_workers:
                 raise ValueError(
@@ -152,6 +151,7 @@ def _read(train: str, wants_workers: bool) -> pd.DataFrame | list[str]:
                     f"'{train}'. Convert it, or leave them out."
                 )
             return read_table(train)
+        survey_table(train)  # a bad file is refused in one sentence
         train = escape(train)
 
     from bacoun.many.predict import find_files

@@ -28,7 +28,7 @@ def find_format(text: np.ndarray) -> str | None:
     for shape, formats in _SHAPES.items():
         if not values.str.fullmatch(shape).all():
             continue
-        fitting = [each for each in formats if not np.isnan(parse(text, each)).any()]
+        fitting = [wanted for wanted in formats if not np.isnan(parse(text, wanted)).any()]
         if len(fitting) > 1:
             raise ValueError(f"day and month cannot be told apart in dates such as {text[0]!r}")
         return fitting[0] if fitting else None

@@ -80,17 +80,12 @@ def read_table(path: str | PathLike[str]) -> pd.DataFrame:
         delimiter is the comma, or the semicolon or tab if the header has no comma.
     """
     file = _checked_path(path)
-    survey = survey_table(file)
     if is_parquet(file):
+        survey_table(file)
         with open_parquet(file) as parquet:
             return parquet.read().to_pandas(ignore_metadata=True)
-    options: dict[str, Any] = {
-        "na_values": sorted(MISSING),
-        "keep_default_na": False,
-        "low_memory": False,
-    }
-    with _open_text(file, survey.encoding) as lines:
-        return pd.read_csv(lines, **options, **_layout(survey))
+    options = {"na_values": sorted(MISSING), "keep_default_na": False, "low_memory": False}
+    return _read_text(_InMemory(file.read_bytes(), str(file)), **options)
 
 
 def stream_table(
@@ -132,21 +127,28 @@ def stream_table(
 
 def read_csv(content: bytes, name: str) -> pd.DataFrame:
     """Read a CSV from memory, its cells as text; `name` is what messages call it."""
-    source: Any = _InMemory(content, name)
+    return _read_text(_InMemory(content, name), dtype=str, na_filter=False)
+
+
+def _read_text(source: Any, **options: Any) -> pd.DataFrame:
     survey = _checked_layout(source, _survey_text(source))
     with _open_text(source, survey.encoding) as lines:
-        return pd.read_csv(lines, dtype=str, na_filter=False, **_layout(survey))
+        return pd.read_csv(lines, **options, **_layout(survey))
 
 
 @dataclass(frozen=True)
 class _InMemory:
-    """The part of a `Path` that reading text needs."""
+    """The part of a `Path` that reading text needs: a file is read once, and looked at twice."""
 
     content: bytes
-    name: str
+    path: str
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
 
     def __str__(self) -> str:
-        return self.name
+        return self.path
 
     def open(self, _mode: str) -> IO[bytes]:
         return io.BytesIO(self.content)
@@ -274,8 +276,8 @@ def _find_encoding(file: Path) -> str:
 @contextmanager
 def _open_bytes(file: Path) -> Iterator[Any]:
     try:
-        with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as raw:
-            yield raw
+        with file.open("rb") as raw:
+            yield gzip.GzipFile(fileobj=raw) if file.name.lower().endswith(".gz") else raw
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(
             f"'{file}' must be a complete gzip file; decompressing failed: {error}. Copy it again."

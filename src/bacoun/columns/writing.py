@@ -104,7 +104,7 @@ def parquet_writer(raw: IO[bytes], facts: Mapping[str, str] | None = None) -> It
         table = pyarrow.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
         if writer is None:
             # Floats hardly ever repeat: dictionary encoding costs time, and space.
-            encoded = [each.name for each in table.schema if not is_floating(each.type)]
+            encoded = [column.name for column in table.schema if not is_floating(column.type)]
             writer = ParquetWriter(raw, table.schema, use_dictionary=encoded)
         writer.write_table(table.cast(writer.schema))
 

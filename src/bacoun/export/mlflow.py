@@ -17,9 +17,9 @@ from typing import Any
 
 import pandas as pd
 
+from bacoun.columns.column import Column
 from bacoun.tabular import TableModel
-from bacoun.tabular.encoding import Column
-from bacoun.tabular.typical import typical_row
+from bacoun.tabular.typical_row import typical_row
 
 _DATA = "bacoun"  # the folder of our model inside MLflow's
 _TYPES = {"number": "double", "boolean": "boolean", "category": "string", "date": "string"}

@@ -14,10 +14,11 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from bacoun.columns.cells import holds_numbers
+from bacoun.columns.column import MAX_CATEGORIES
 from bacoun.columns.dates import as_days, is_timestamps
-from bacoun.columns.kinds import check_values, holds_numbers
+from bacoun.columns.frames import check_values
 from bacoun.engine.randomness import mix_bits
-from bacoun.tabular.encoding import MAX_CATEGORIES
 from bacoun.tabular.labels import label_values
 from bacoun.tabular.splitting import hash_groups
 

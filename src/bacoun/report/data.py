@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from bacoun.columns.column import Column
 from bacoun.deferral import DeferralRule
-from bacoun.report.strips import Distribution, distributions
 from bacoun.tabular.explanation import Explanation
 from bacoun.tabular.scored_rows import ScoredRows
 
@@ -41,7 +41,7 @@ class ReportData:
     unfamiliar: dict[int, Explanation]
     # those of the highest aleatoric uncertainty; both even if accepted
     ambiguous: dict[int, Explanation]
-    columns: dict[str, Distribution]  # the training rows, for the columns that explanations name
+    columns: dict[str, Column]  # as in training, those that explanations name
     on_map: list[np.ndarray]  # test rows, then OOD rows, along two principal components (N, 2)
     explained_variance: tuple[float, float]  # shares of these components
     written: str  # when
@@ -88,7 +88,7 @@ def report_data(
         calibration={name: model.calibration[name] for name in ("ood_score", "total")},
         unfamiliar=_explain_unfamiliar(model, scored, _least_familiar(scored)),
         ambiguous=_explain_ambiguous(model, scored, _highest(scored.evaluation.aleatoric)),
-        columns=distributions(model),
+        columns={column.name: column for column in model.profile.used},
         on_map=[rows @ components.T for rows in points],
         explained_variance=explained_variance,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

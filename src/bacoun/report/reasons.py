@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from bacoun.columns.column import Column
 from bacoun.report.formats import nats
-from bacoun.report.strips import Distribution, Strip, draw
+from bacoun.report.strips import Strip, draw
 from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Surprise, Unseen
 
 
@@ -18,15 +19,15 @@ class Reason(NamedTuple):
     strip: Strip | None = None
 
 
-def reasons(explanation: Explanation, columns: Mapping[str, Distribution]) -> list[Reason]:
+def reasons(explanation: Explanation, columns: Mapping[str, Column]) -> list[Reason]:
     """The columns that explain a row, at most three, in the order of the explanation.
 
     Parameters
     ----------
     explanation : Explanation
         Of an unfamiliar or of an ambiguous row.
-    columns : dict of Distribution
-        The training rows, by the name of the column.
+    columns : dict of Column
+        The columns in training, by their names.
     """
     if explanation.reason == "ambiguous":
         return [
@@ -49,9 +50,7 @@ def reasons(explanation: Explanation, columns: Mapping[str, Distribution]) -> li
     return found
 
 
-def _unseen(
-    unseen: Unseen, surprise: Surprise | None, columns: Mapping[str, Distribution]
-) -> Reason:
+def _unseen(unseen: Unseen, surprise: Surprise | None, columns: Mapping[str, Column]) -> Reason:
     strip = None
     if unseen.column in columns:  # or it is no input, because it was constant
         expected = None if surprise is None else surprise.expected

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from bacoun.columns import dates
+from bacoun.columns.cells import Cells
+from bacoun.columns.column import USUAL_LEVELS, Column
 from bacoun.report.formats import percent
 from bacoun.report.plots import Axis, Mark
-
-if TYPE_CHECKING:
-    from bacoun.tabular import TableModel
 
 _LEVELS = (0.01, 0.25, 0.5, 0.75, 0.99)
 _MARGIN = 0.15  # of the width between the outer quantiles, drawn beyond each of them
@@ -22,70 +21,6 @@ _SEGMENTS = 12  # most frequent categories, each with its own segment
 _SPOKEN = 5  # categories in a description
 _CHARACTER = 5.6  # width of a letter
 _LEFT, _RIGHT, _MIDDLE, _THICK = 8.0, 212.0, 9.0, 10.0
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """How a column is distributed among the training rows.
-
-    Attributes
-    ----------
-    name : str
-        Name of the column.
-    quantiles : tuple of float
-        Values at 1, 25, 50, 75 and 99 %; dates are days since 1970. Empty for a category.
-    shares : dict
-        Fraction of the rows by category, the most frequent first. Empty for numbers and dates.
-    is_date : bool
-        Whether the quantiles are dates.
-    """
-
-    name: str
-    quantiles: tuple[float, ...] = ()
-    shares: dict[str, float] = field(default_factory=dict)
-    is_date: bool = False
-
-    def number(self, text: str) -> float:
-        """The number or the date that a text shows; NaN if it shows none."""
-        if self.is_date:
-            return float(dates.parse(np.array([text], dtype=object), dates.ISO)[0])
-        return float(pd.to_numeric(pd.Series([text], dtype=object), errors="coerce").iloc[0])
-
-    def text(self, quantile: float) -> str:
-        """A quantile as it is shown to people."""
-        return dates.as_text(np.floor(quantile)) if self.is_date else f"{quantile:.6g}"
-
-    def __str__(self) -> str:
-        """The distribution in words."""
-        if not self.shares:
-            low, first, median, third, high = map(self.text, self.quantiles)
-            return (
-                f"98 % of the training rows have {low} to {high}, half of them {first} to {third}; "
-                f"the median is {median}"
-            )
-        spoken = list(self.shares.items())[:_SPOKEN]
-        told = ", ".join(f"{name} {percent(share)}" for name, share in spoken)
-        more = len(self.shares) - len(spoken)
-        return f"training rows have {told}" + (f", and {more} more" if more else "")
-
-
-def distributions(model: TableModel) -> dict[str, Distribution]:
-    """The distribution of each column that a model uses, by its name."""
-    found, profiles = {}, {each.name: each for each in model.profile.used}
-    for column, usual in zip(model.encoder.columns_, model.replacements.usual, strict=True):
-        name, profile = column.name, profiles[column.name]
-        if column.levels:
-            levels = zip(profile.distinct, profile.distinct_counts, strict=True)
-            counts = dict(profile.counts) or {column.as_text(value): n for value, n in levels}
-            counts |= {column.as_text(None): profile.n_missing} if profile.n_missing else {}
-            ordered = sorted(counts.items(), key=lambda pair: -pair[1])
-            shares = {text: number / profile.n_rows for text, number in ordered}
-            found[name] = Distribution(name, shares=shares)
-        else:
-            known = np.linspace(_LEVELS[0], _LEVELS[-1], len(usual))
-            quantiles = tuple(np.interp(_LEVELS, known, usual[:, 0]).tolist())
-            found[name] = Distribution(name, quantiles, is_date=column.kind == "date")
-    return found
 
 
 @dataclass(frozen=True)
@@ -99,27 +34,49 @@ class Strip:
     height: ClassVar[float] = 28.0
 
 
-def draw(column: Distribution, value: str, expected: str | None = None) -> Strip:
-    """Draw a column of a row.
+def draw(column: Column, value: str, expected: str | None = None) -> Strip:
+    """Draw a column of a row: the value that it has, and the one that was expected instead.
 
-    Parameters
-    ----------
-    column : Distribution
-        The column.
-    value : str
-        What the row has. It is not marked if it is a gap or an unseen category.
-    expected : str, optional
-        What was expected instead.
+    A value that is a gap or an unseen category is not marked.
     """
     wanted = {"expected": expected, "value": value}  # the value lies on top
     shown = {kind: text for kind, text in wanted.items() if text is not None}
-    marks = _draw_category(column, shown) if column.shares else _draw_number(column, shown)
+    marks = _draw_category(column, shown) if column.levels else _draw_number(column, shown)
     likelier = "" if expected is None else f", expected {expected}"
-    return Strip(list(marks), f"{column.name} = {value}{likelier}; {column}")
+    return Strip(list(marks), f"{column.name} = {value}{likelier}; {in_words(column)}")
 
 
-def _draw_number(column: Distribution, shown: dict[str, str]) -> Iterator[Mark]:
-    low, first, median, third, high = column.quantiles
+def in_words(column: Column) -> str:
+    """How a column is distributed among the training rows."""
+    if not column.levels:
+        low, first, median, third, high = (_written(column, value) for value in _ends(column))
+        return (
+            f"98 % of the training rows have {low} to {high}, half of them {first} to {third}; "
+            f"the median is {median}"
+        )
+    spoken = list(column.shares.items())[:_SPOKEN]
+    shares = ", ".join(f"{name} {percent(share)}" for name, share in spoken)
+    more = len(column.shares) - len(spoken)
+    return f"training rows have {shares}" + (f", and {more} more" if more else "")
+
+
+def _ends(column: Column) -> list[float]:
+    """Values at 1, 25, 50, 75 and 99 %."""
+    ends: list[float] = np.interp(_LEVELS, USUAL_LEVELS, column.usual).tolist()
+    return ends
+
+
+def _written(column: Column, value: float) -> str:
+    return column.as_text(np.floor(value) if column.kind == "date" else value)
+
+
+def _number(column: Column, text: str) -> float:
+    """The number or the date that a text shows; NaN if it shows none."""
+    return float(Cells.read(pd.Series([text]), column.kind, dates.ISO).values[0])
+
+
+def _draw_number(column: Column, shown: dict[str, str]) -> Iterator[Mark]:
+    low, first, median, third, high = _ends(column)
     reach = (high - low) or abs(high) or 1.0
     axis = Axis(low - _MARGIN * reach, high + _MARGIN * reach)
 
@@ -132,16 +89,16 @@ def _draw_number(column: Distribution, shown: dict[str, str]) -> Iterator[Mark]:
     tick = f"M{across(median):.1f} {_MIDDLE - _THICK / 2}v{_THICK}"
     yield Mark("path", {"class": "median", "d": tick})
     for end, anchor in ((low, "start"), (high, "end")):
-        yield _text(across(end), column.text(end), anchor)
+        yield _text(across(end), _written(column, end), anchor)
     for kind, text in shown.items():
-        number = column.number(text)
+        number = _number(column, text)
         if axis.outside(np.array(number)):
             yield _arrow(kind, -1 if number < axis.low else 1)
         elif not np.isnan(number):
             yield _dot(kind, across(number))
 
 
-def _draw_category(column: Distribution, shown: dict[str, str]) -> Iterator[Mark]:
+def _draw_category(column: Column, shown: dict[str, str]) -> Iterator[Mark]:
     """Segments as wide as the share of each category, the most frequent first."""
     left, dots = _LEFT, []
     for place, (name, share) in enumerate(column.shares.items()):

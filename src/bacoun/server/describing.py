@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from bacoun.columns.column import Column
 from bacoun.files.model_folder import plain
 from bacoun.tabular import TableModel
-from bacoun.tabular.encoding import Column
-from bacoun.tabular.typical import shown, typical_row
+from bacoun.tabular.typical_row import typical_row
 
 _MAX_LEVELS = 1000
 
@@ -35,10 +35,10 @@ def describe(name: str, version: str, model: TableModel) -> dict[str, Any]:
 def _column(column: Column, typical: Any) -> dict[str, Any]:
     found = {"name": column.name, "kind": column.kind, "typical": typical, "gaps": column.gaps}
     if column.levels:
-        levels = [shown(column, level) for level in column.levels[:_MAX_LEVELS]]
+        levels = [column.as_cell(level) for level in column.levels[:_MAX_LEVELS]]
         return found | {"levels": levels}
     return found | {
-        "low": shown(column, column.low),
-        "high": shown(column, column.high),
+        "low": column.as_cell(column.low),
+        "high": column.as_cell(column.high),
         "whole": column.whole,
     }

@@ -9,9 +9,10 @@ from bacoun.columns.reading import Survey, read_table, stream_table, survey_tabl
 from bacoun.columns.writing import write_table
 
 if TYPE_CHECKING:
+    from bacoun.columns.column import Column
     from bacoun.many.out_of_core import fit_files
     from bacoun.many.scorer import Scorer
-    from bacoun.tabular.encoding import Column, TableEncoder, find_ids
+    from bacoun.tabular.encoding import TableEncoder, find_ids
     from bacoun.tabular.model import TableModel
 
 __all__ = [
@@ -30,7 +31,7 @@ __all__ = [
 
 
 _HOMES = {
-    "Column": "tabular.encoding",
+    "Column": "columns.column",
     "Scorer": "many.scorer",
     "TableEncoder": "tabular.encoding",
     "TableModel": "tabular.model",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bacoun.columns.kinds import check_cells, check_names, is_missing
+from bacoun.columns.cells import is_missing
+from bacoun.columns.frames import check_cells, check_names
 from bacoun.columns.reading import listed
 from bacoun.files.model_folder import plain
 

@@ -13,16 +13,19 @@ import torch
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns.checks import Finding, check_table
-from bacoun.columns.checks.profile import TableProfile
+from bacoun.columns.column import Column
 from bacoun.columns.frames import as_pandas, like
+from bacoun.columns.profile import TableProfile
 from bacoun.columns.reading import listed
 from bacoun.deferral import DeferralRule
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
+from bacoun.files.persistence import from_state as unpack
+from bacoun.files.persistence import to_state as pack
 from bacoun.serialization import from_state, to_state
 from bacoun.tabular.attribution import Explainer
 from bacoun.tabular.description import describe, made_now, summarize
-from bacoun.tabular.encoding import Column, TableEncoder
+from bacoun.tabular.encoding import TableEncoder
 from bacoun.tabular.explanation import Explanation
 from bacoun.tabular.labels import read_labels
 from bacoun.tabular.neighbors import Neighborhood
@@ -56,8 +59,6 @@ class TableModel:
         Up to 10,000 of the rows, to notice others that are far from all of them.
     replacements : Replacements
         What columns may be replaced by, to explain why a row is unfamiliar.
-    profile : TableProfile
-        What the columns of the training rows look like, to check new tables.
 
     Examples
     --------
@@ -78,7 +79,6 @@ class TableModel:
     calibration: Mapping[str, np.ndarray]
     neighborhood: Neighborhood
     replacements: Replacements
-    profile: TableProfile
 
     @classmethod
     def fit(
@@ -155,16 +155,16 @@ class TableModel:
             table, labels, calibration_share, random_state, group, time, impute, sampled
         )
 
-        inputs = table.drop(columns=split_columns(group, time))
-        train, held_out = inputs.iloc[split.train], inputs.iloc[split.held_out]
-        encoder = TableEncoder().fit(train, impute, split.ids)
-        points = encoder.transform(train)
+        no_inputs = split_columns(group, time)
+        held_out = table.iloc[split.held_out].drop(columns=no_inputs)
+        encoder = TableEncoder()
+        points = encoder.fit_transform(table.iloc[split.train], impute, split.ids, no_inputs)
         features, unseen = encoder.transform_with_unseen(held_out)
 
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
         classifier = classifier or make(random_state=random_state, verbose=verbose)
         classifier.categorical_features = encoder.categorical_features_ or None
-        all_rows = None if sampled is None else sampled.encoded_by(encoder)
+        all_rows = None if sampled is None else sampled.encoded_by(encoder.without_row_hashes())
         classifier.fit(points, labels[split.train], checkpoint=checkpoint, all_rows=all_rows)
 
         classes = np.searchsorted(classifier.classes_, labels)
@@ -179,6 +179,8 @@ class TableModel:
         facts = describe(frame, labels, split, encoder, scored, made)
         facts |= {} if sampled is None else sampled.facts
         known = np.concatenate([points, features[~unseen]])
+        profile, share = encoder.profile_, len(split.train) / facts["training_rows"]
+        encoder.profile_ = replace(profile, hashed=profile.hashed * share)
         return cls(
             classifier=classifier,
             encoder=encoder,
@@ -189,7 +191,6 @@ class TableModel:
             calibration=scored.calibration(),
             neighborhood=Neighborhood.fit(known, _sizes(classifier, encoder), random_state),
             replacements=Replacements.fit(encoder, points, classes[split.train]),
-            profile=_profile(table.iloc[split.train], encoder, facts["training_rows"]),
         )
 
     # --- what a model is --------------------------------------------------------------------------
@@ -228,6 +229,11 @@ class TableModel:
     def health(self) -> Any:
         """Diagnostics of the posterior draws; see `BaCOUnClassifier.health_`."""
         return self.classifier.health_
+
+    @property
+    def profile(self) -> TableProfile:
+        """What the columns of the training rows look like, to check new tables."""
+        return self.encoder.profile_
 
     @property
     def added_columns(self) -> list[str]:
@@ -342,15 +348,14 @@ class TableModel:
         """
         content = {
             "classifier": to_state(self.classifier),
-            "encoder": self.encoder.to_dict(),
+            "encoder": pack(self.encoder.profile_),
             "rule": self.rule.to_dict(),
             "target": self.target,
             "facts": dict(self.facts),
             "made": dict(self.made),
             "calibration": {name: torch.tensor(each) for name, each in self.calibration.items()},
-            "neighborhood": self.neighborhood.to_dict(),
-            "replacements": self.replacements.to_dict(),
-            "profile": self.profile.to_dict(),
+            "neighborhood": pack(self.neighborhood),
+            "replacements": pack(self.replacements),
         }
         write_folder(content, path, overwrite=overwrite)
 
@@ -366,15 +371,14 @@ class TableModel:
         with refuse_incomplete(path):
             return cls(
                 classifier=from_state(BaCOUnClassifier, content["classifier"]),
-                encoder=TableEncoder.from_dict(content["encoder"]),
+                encoder=TableEncoder(unpack(TableProfile, content["encoder"])),
                 rule=DeferralRule.from_dict(content["rule"]),
                 target=content["target"],
                 facts=content["facts"],
                 made=content["made"],
                 calibration={name: each.numpy() for name, each in content["calibration"].items()},
-                neighborhood=Neighborhood.from_dict(content["neighborhood"]),
-                replacements=Replacements.from_dict(content["replacements"]),
-                profile=TableProfile.from_dict(content["profile"]),
+                neighborhood=unpack(Neighborhood, content["neighborhood"]),
+                replacements=unpack(Replacements, content["replacements"]),
             )
 
 
@@ -382,14 +386,3 @@ def _sizes(classifier: BaCOUnClassifier, encoder: TableEncoder) -> list[int]:
     """Number of categories of each feature: 0 if it is continuous, -1 if it only says "missing"."""
     sizes = classifier.n_categories_ or [0] * len(encoder.feature_names_)
     return [-1 if k in encoder.gap_features_ else size for k, size in enumerate(sizes)]
-
-
-def _profile(train: pd.DataFrame, encoder: TableEncoder, n_rows: int) -> TableProfile:
-    """What the columns of the training rows look like, of which `train` may be a sample."""
-    columns = {column.name: column for column in encoder.columns_}
-    profile = TableProfile.of(
-        train,
-        {name: column.kind for name, column in columns.items()},
-        {name: column.date_format for name, column in columns.items()},
-    )
-    return replace(profile, hashed=profile.hashed * (len(train) / n_rows))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -51,12 +51,7 @@ class Neighborhood:
     def fit(cls, rows: np.ndarray, n_categories: Sequence[int], random_state: int) -> Self:
         """Keep known rows (N, D), or some of them, and measure their distances.
 
-        Parameters
-        ----------
-        n_categories : sequence of int, of length D
-            Number of categories of each column; 0 if it is continuous, -1 if it does not count.
-        random_state : int
-            Seed of the order of the rows and, if there are more than 10,000, of their choice.
+        `random_state` seeds the order of the rows and, if there are more than 10,000, their choice.
         """
         sizes = list(n_categories)
         is_number, spread = np.array(sizes) == 0, rows.std(axis=0)
@@ -92,20 +87,6 @@ class Neighborhood:
         """Rows (N, D) in float32, as the known ones are kept: equal rows stay equal."""
         return _standardized(rows, self.mean, self.scale)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values and tensors."""
-        tensors = {name: torch.from_numpy(getattr(self, name)) for name in _ARRAYS}
-        return {**tensors, "n_categories": self.n_categories, "limits": self.limits}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Inverse of `to_dict`."""
-        arrays = {name: content[name].numpy() for name in _ARRAYS}
-        return cls(**arrays, n_categories=content["n_categories"], limits=content["limits"])
-
-
-_ARRAYS = ("rows", "mean", "scale")
-
 
 def _standardized(rows: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
@@ -119,15 +100,15 @@ def _distances(
     """Distances (N, m) of rows (N, D) to the nearest, fifth, ... of the kept ones (n, D)."""
     ours = _one_hot(kept, sizes)
     squares, places = ours.square().sum(dim=1), [nth - 1 for nth in neighbors]
-    found = [np.empty((0, len(places)))]
+    chunks = [np.empty((0, len(places)))]
     with threads_for(ours.numel() * _CHUNK):
         for start in range(0, len(rows), _CHUNK):
             theirs = _one_hot(rows[start : start + _CHUNK], sizes)
             own = theirs.square().sum(dim=1, keepdim=True)
             distances = (own + squares).addmm_(theirs, ours.T, alpha=-2)
             nearest = distances.topk(max(neighbors), dim=1, largest=False).values[:, places]
-            found.append(nearest.clamp(min=0).sqrt().numpy())
-    return np.concatenate(found)
+            chunks.append(nearest.clamp(min=0).sqrt().numpy())
+    return np.concatenate(chunks)
 
 
 def _one_hot(rows: np.ndarray, sizes: list[int]) -> Tensor:

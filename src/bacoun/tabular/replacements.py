@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-import torch
 
 from bacoun.base import FAR
-from bacoun.tabular.encoding import Column, TableEncoder
+from bacoun.tabular.encoding import TableEncoder
 
-_N_QUANTILES = 9  # of a number, to replace a value by
-_N_LEVELS = 20  # of a category, the most frequent
 _RIDGE = 0.01  # of the variance, so that columns which are sums of others can be regressed
 _OUTSIDE = 0.5  # standard deviations beyond the range of training that count as outside
-_ARRAYS = ("means", "slopes", "low", "high", "spread")
 
 
 @dataclass(frozen=True)
@@ -49,11 +45,9 @@ class Replacements:
     @classmethod
     def fit(cls, encoder: TableEncoder, rows: np.ndarray, classes: np.ndarray) -> Self:
         """Learn from encoded training rows (N, D) and the index (N,) of their class."""
-        ends = np.cumsum([len(column.features) for column in encoder.columns_]).tolist()
-        starts = [0, *ends[:-1]]
-        places = [[*range(*bounds)] for bounds in zip(starts, ends, strict=True)]
-        pairs = list(zip(encoder.columns_, places, strict=True))
-        usual = [_usual(column, rows[:, where]) for column, where in pairs]
+        places = encoder.places
+        usual = [column.usual_features for column in encoder.columns_]
+        pairs = zip(encoder.columns_, places, strict=True)
         numbers = [where[0] for column, where in pairs if column.is_continuous]
         groups = [rows[classes == k] for k in range(int(classes.max()) + 1)]
         means = np.stack([group.mean(axis=0) for group in groups])
@@ -88,31 +82,6 @@ class Replacements:
         deviations = beyond / np.where(self.spread > 0, self.spread, 1.0)
         first = [where[0] for where in self.places]
         return np.where(deviations > _OUTSIDE, deviations, 0.0)[:, first]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values and tensors."""
-        arrays = {name: torch.from_numpy(getattr(self, name)) for name in _ARRAYS}
-        usual = [torch.from_numpy(values) for values in self.usual]
-        return {"places": self.places, "usual": usual, **arrays}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Inverse of `to_dict`."""
-        arrays = {name: content[name].numpy() for name in _ARRAYS}
-        return cls(content["places"], [values.numpy() for values in content["usual"]], **arrays)
-
-
-def _usual(column: Column, features: np.ndarray) -> np.ndarray:
-    """Usual values (m, d) of the features (N, d) of a column, without gaps."""
-    if column.levels:
-        codes, counts = np.unique(features[:, 0], return_counts=True)
-        known = codes < len(column.levels)
-        order = np.argsort(-counts[known], kind="stable")[:_N_LEVELS]
-        return codes[known][order][:, None]
-    present = features[features[:, -1] == 0] if column.gaps else features
-    order = np.argsort(present[:, 0], kind="stable")
-    shares = np.linspace(0.01, 0.99, _N_QUANTILES)
-    return present[order[np.round(shares * (len(present) - 1)).astype(int)]]
 
 
 def _slopes(rows: np.ndarray, numbers: Sequence[int], spread: np.ndarray) -> np.ndarray:

@@ -11,7 +11,8 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from bacoun.columns import dates
-from bacoun.columns.kinds import find_kind, read_values
+from bacoun.columns.cells import Cells
+from bacoun.columns.type_inference import find_kind
 from bacoun.deferral.checks import as_share
 from bacoun.tabular.encoding import TableEncoder, find_ids
 
@@ -161,7 +162,7 @@ def read_times(table: pd.DataFrame, column: str) -> np.ndarray:
             f"the time column '{column}' must hold dates or numbers; it holds text. Write dates as "
             "2021-04-03."
         )
-    times = read_values(table[column], kind, date_format)
+    times = Cells.read(table[column], kind, date_format, strict=True).values
     if not np.isfinite(times).all():
         raise ValueError(f"the time column '{column}' must have no missing values. Fill them.")
     return times

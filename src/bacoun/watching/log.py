@@ -18,9 +18,9 @@ import pandas as pd
 from bacoun.tabular import TableModel
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scored_rows import ScoredRows
+from bacoun.watching.binning import BinnedQuantity, bins_of, quantities_of, weights_of
 from bacoun.watching.files import log_path, open_log
 from bacoun.watching.martingale import DriftTest
-from bacoun.watching.quantities import Quantity, bins_of, quantities_of, weights_of
 
 REASONS = ("unfamiliar", "ambiguous")
 FALSE_ALARM = 0.01
@@ -46,7 +46,7 @@ class Watch:
         The SQLite file.
     version : str
         Of the model; a replaced model starts anew.
-    quantities : list of Quantity
+    quantities : list of BinnedQuantity
         What is tested.
     known : Neighborhood
         The known rows of the model, in whose representation new ones are compared.
@@ -56,7 +56,7 @@ class Watch:
 
     path: Path
     version: str
-    quantities: list[Quantity]
+    quantities: list[BinnedQuantity]
     known: Neighborhood
     labels: list[str]
     first: tuple[str, str, str]  # what is stored of a version at its beginning
@@ -76,10 +76,8 @@ class Watch:
 
         Parameters
         ----------
-        folder : path
-            Of the saved model.
-        model : TableModel
-            The model, as loaded from there.
+        folder, model : path, TableModel
+            Where the model is saved, and the model as loaded from there.
         version : str
             Distinguishes it from others that were or will be saved there.
         inputs : bool
@@ -89,10 +87,10 @@ class Watch:
         """
         quantities = quantities_of(model)
         labels = [str(label) for label in model.classes]
-        counts = np.stack([each.counts for each in quantities])
+        counts = np.stack([quantity.counts for quantity in quantities])
         test = DriftTest.start(counts, weights_of(quantities), false_alarm)
         expected = {"classes": {k: int(n) for k, n in model.facts["classes"].items()}}
-        names = json.dumps([each.name for each in quantities])
+        names = json.dumps([quantity.name for quantity in quantities])
         first = json.dumps(expected), names, json.dumps(test.to_dict())
         known = model.neighborhood
         watch = cls(log_path(folder), version, quantities, known, labels, first, inputs)
@@ -158,7 +156,7 @@ class Watch:
         if before is not None:
             counts = counts + np.array(json.loads(before[0]))
         classes = json.dumps(counts.tolist())
-        unfamiliar, ambiguous = (int((reasons == each).sum()) for each in REASONS)
+        unfamiliar, ambiguous = (int((reasons == reason).sum()) for reason in REASONS)
         log.execute(
             "insert into minutes values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set "
             "rows = rows + excluded.rows, unfamiliar = unfamiliar + excluded.unfamiliar, "

@@ -118,8 +118,8 @@ class DriftTest:
         Larger bins are taken for stranger; ties are broken at random.
         """
         chunks = [bins[start : start + _CHUNK] for start in range(0, len(bins), _CHUNK)]
-        found = [self._update(chunk, rng) for chunk in chunks]
-        return np.concatenate(found) if found else np.empty((0, len(self.counts)))
+        p_values = [self._update(chunk, rng) for chunk in chunks]
+        return np.concatenate([np.empty((0, len(self.counts))), *p_values])
 
     def _update(self, bins: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         p = self._p_values(bins, rng)

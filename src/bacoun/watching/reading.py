@@ -39,24 +39,24 @@ def read_log(model: str | PathLike[str]) -> dict[str, Any]:
     except (OSError, ValueError):
         current = ""
     with open_log(path, read_only=True) as log:
-        found = log.execute(
+        latest = log.execute(
             "select * from versions order by version = ? desc, started desc limit 1", (current,)
         ).fetchone()
-        if found is None:
+        if latest is None:
             raise FileNotFoundError(f"'{path.name}' is empty; nothing was scored yet.")
         minutes = log.execute(
             "select * from minutes where version = ? order by minute desc limit ?",
-            (found[0], _MINUTES),
+            (latest[0], _MINUTES),
         ).fetchall()
-    return _summary(found, minutes[::-1])
+    return _summary(latest, minutes[::-1])
 
 
-def _summary(found: tuple[Any, ...], minutes: list[tuple[Any, ...]]) -> dict[str, Any]:
-    version, started, n_rows, expected, names, state = found
+def _summary(latest: tuple[Any, ...], minutes: list[tuple[Any, ...]]) -> dict[str, Any]:
+    version, started, n_rows, expected, names, state = latest
     test, names = DriftTest.from_dict(json.loads(state)), json.loads(names)
     in_training = json.loads(expected)["classes"]
-    sums = np.array([each[2:6] for each in minutes], float).reshape(-1, 4).sum(axis=0)
-    counts = np.array([json.loads(each[6]) for each in minutes], float)
+    sums = np.array([minute[2:6] for minute in minutes], float).reshape(-1, 4).sum(axis=0)
+    counts = np.array([json.loads(minute[6]) for minute in minutes], float)
     shares = counts.sum(axis=0) / max(sums[0], 1) if len(counts) else [0.0] * len(in_training)
     total = max(sum(in_training.values()), 1)
     order = np.argsort(-test.evidence)

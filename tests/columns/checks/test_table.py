@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import pandas as pdst
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
-from bacoun.columns.checks.profile import TableProfile
-from bacoun.columns.checks.table import Finding, check_table, summary
+from bacoun.columns.checks import Finding, check_table, summary
+from bacoun.columns.profile import TableProfile
 
 
 def as_csv(frame):

@@ -7,14 +7,14 @@ teaches people to ignore it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 from scipy.special import gammaln
 
-from bacoun.columns.checks.cells import Cells
-from bacoun.columns.checks.profile import ColumnProfile
+from bacoun.columns.cells import Cells
+from bacoun.columns.column import Column
 
 _FITS = 0.1  # a distance below this is no difference that matters
 _FITS_BY_CHANCE = 0.05  # p-value above which a larger one is no evidence
@@ -45,41 +45,31 @@ class Difference(NamedTuple):
         return self.size <= _FITS or self.p >= _FITS_BY_CHANCE
 
 
-def compare(profile: ColumnProfile, cells: Cells) -> Difference:
+def compare(training: Column, cells: Cells) -> Difference:
     """Compare the cells of a column with training; unreadable cells are a difference."""
     if cells.bad.any():
         return Difference(float(cells.bad.mean()), 0.0)
     present = cells.present
-    if len(present) == 0 or profile.n_present == 0:
+    if len(present) == 0 or training.n_present == 0:
         return Difference(0.0, 1.0)
-    if profile.kind == "category":
-        return compare_counts(profile.counts, cells.counts)
-    size = distance(profile, np.sort(present), profile.cuts)
-    return Difference(size, ks_p(size, profile.n_present, len(present)))
+    if training.kind == "category":
+        return compare_counts(training.counts, cells.counts)
+    size = distance(training, np.sort(present), training.cuts)
+    return Difference(size, ks_p(size, training.n_present, len(present)))
 
 
 def distance(
-    profile: ColumnProfile, ordered: np.ndarray, cuts: np.ndarray, increasing: bool = True
+    training: Column, ordered: np.ndarray, cuts: np.ndarray, increasing: bool = True
 ) -> float:
     """Largest difference of the distribution functions at the cuts, a lower bound of that anywhere.
 
-    Parameters
-    ----------
-    profile : ColumnProfile
-        The training column.
-    ordered : ndarray of shape (n,)
-        The new values, sorted.
-    cuts : ndarray of shape (c,)
-        The cuts of the profile, in the unit of the new values.
-    increasing : bool
-        Whether the conversion to that unit keeps the order; otherwise it reverses it.
+    `cuts` (c,) are those of the training column in the unit of the new values (n,), which are
+    sorted; the conversion to that unit keeps the order if `increasing`, otherwise it reverses it.
     """
-    shares = np.array(profile.shares)
-    if increasing:
-        found = np.searchsorted(ordered, cuts, side="right") / len(ordered)
-    else:
-        found = 1 - np.searchsorted(ordered, cuts, side="left") / len(ordered)
-    return float(np.abs(found - shares).max(initial=0.0))
+    cdf = np.searchsorted(ordered, cuts, side="right" if increasing else "left") / len(ordered)
+    if not increasing:
+        cdf = 1 - cdf
+    return float(np.abs(cdf - np.array(training.cdf)).max(initial=0.0))
 
 
 def ks_p(size: float, n_before: int, n_now: int) -> float:
@@ -101,10 +91,10 @@ def compare_counts(before: Mapping[str, int], now: Mapping[str, int]) -> Differe
     )
 
 
-def share_p(before: np.ndarray, n_before: int, now: np.ndarray, n_now: int) -> np.ndarray:
-    """Two-sided p-values (k,) of Fisher's exact test: `now` of `n_now` rows, after `before`."""
-    total, marked = n_before + n_now, np.asarray(before) + np.asarray(now)
-    more = stats.hypergeom.sf(np.asarray(now) - 1, total, marked, n_now)
+def share_p(before: Any, n_before: int, now: Any, n_now: int) -> Any:
+    """Two-sided p-values of Fisher's exact test: `now` of `n_now` rows, after `before`."""
+    total, marked = n_before + n_now, before + now
+    more = stats.hypergeom.sf(now - 1, total, marked, n_now)
     fewer = stats.hypergeom.cdf(now, total, marked, n_now)
     return np.minimum(1.0, 2 * np.minimum(more, fewer))
 

@@ -56,13 +56,6 @@ def summary(findings: Sequence[Finding], n_lines: int = 3) -> list[str]:
     return [*lines[:shown], more][:n_lines]
 
 
-def percent(share: float) -> str:
-    """A fraction in percent, with as many digits as matter."""
-    if 0 < share < 0.001:
-        return "less than 0.1 %"
-    return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
-
-
 def _line(group: list[Finding]) -> str:
     first, others = group[0], [finding.column for finding in group[1:]]
     same = f" The same in {listed(others, most=3)}." if others else ""

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from itertools import islice
 
@@ -14,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from bacoun.columns import dates
-from bacoun.columns.checks.cells import as_numbers, as_text
-from bacoun.columns.checks.profile import ColumnProfile
+from bacoun.columns.cells import as_numbers, as_text, example_date
+from bacoun.columns.column import Column
 
 MISSING_WORDS = frozenset(
     ["?", "-", "--", ".", "*", "missing", "unknown", "n.a.", "na", "nil", "void", "not available",
@@ -25,48 +24,42 @@ _EXAMPLES = 1000  # unreadable cells that are looked at
 _MOST = 0.9  # share of the cells that an explanation must explain
 _NUMBER = r"[-+]?\d+"
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+")
-_NUMBERS_IN_TEXT = {  # what the cells look like -> the kind of the finding, and what to do
-    _NUMBER + r",\d+(e[-+]?\d+)?": (
-        "decimal comma",
-        "they have a decimal comma; export with decimal points",
-    ),
+_DECIMAL_COMMA = _NUMBER + r",\d+(e[-+]?\d+)?"
+_NUMBERS_IN_TEXT = {  # what the cells look like -> what they have, and what to do
+    _DECIMAL_COMMA: "they have a decimal comma; export with decimal points",
     r"[-+]?\d{1,3}([ ,.'\u2019\u00a0\u202f]\d{3})+([.,]\d+)?": (
-        "retyped",
-        "they have separators between thousands; export without",
+        "they have separators between thousands; export without"
     ),
-    _NUMBER + r"([.,]\d+)?\s*%": ("retyped", "they have percent signs; export plain numbers"),
+    _NUMBER + r"([.,]\d+)?\s*%": "they have percent signs; export plain numbers",
     r"[<>\u2264\u2265~]=?\s*" + _NUMBER + r"([.,]\d+)?": (
-        "retyped",
-        "they are bounds of a measurement; decide on a number for them",
+        "they are bounds of a measurement; decide on a number for them"
     ),
     r"\W*" + _NUMBER + r"([.,]\d+)?\s*\D{1,8}": (
-        "retyped",
-        "they have a unit in the cell; export plain numbers",
+        "they have a unit in the cell; export plain numbers"
     ),
     r"[$\u20ac\u00a3]\s*" + _NUMBER + r"([.,]\d+)*": (
-        "retyped",
-        "they have a currency sign; export plain numbers",
+        "they have a currency sign; export plain numbers"
     ),
-    r"true|false": ("retyped", "they are true or false; export numbers"),
+    r"true|false": "they are true or false; export numbers",
 }
 
 
-def explain_cells(profile: ColumnProfile, bad: pd.Series) -> tuple[str, str]:
+def explain_cells(training: Column, bad: pd.Series) -> tuple[str, str]:
     """The kind of a finding about unreadable cells (n,), n > 0, and a clause on why."""
     text = [value.strip() for value in as_text(bad.iloc[:_EXAMPLES])]
     such = f"such as {text[0][:40]!r}"
     if _mostly(text, lambda value: value.lower() in MISSING_WORDS):
         return "missing code", f"{such}, which may stand for a missing value; leave the cell empty"
-    if profile.kind == "boolean":
+    if training.kind == "boolean":
         names = ", ".join(repr(value[:40]) for value in islice(dict.fromkeys(text), 3))
         return "recoded", f"they are {names}; recode them as true and false"
-    if profile.kind == "date":
-        return "date format", f"{such}{_explain_dates(profile, text)}"
-    if _mostly(text, partial(_looks, _THOUSANDS)) and _fit_as_thousands(profile, text):
+    if training.kind == "date":
+        return "date format", f"{such}{_explain_dates(training, text)}"
+    if _mostly(text, partial(_looks, _THOUSANDS)) and _fit_as_thousands(training, text):
         return "retyped", f"{such}; they have commas between thousands; export without"
-    for shape, (kind, why) in _NUMBERS_IN_TEXT.items():
+    for shape, why in _NUMBERS_IN_TEXT.items():
         if _mostly(text, partial(_looks, re.compile(shape, re.IGNORECASE))):
-            return kind, f"{such}; {why}"
+            return "decimal comma" if shape == _DECIMAL_COMMA else "retyped", f"{such}; {why}"
     return "retyped", such
 
 
@@ -85,7 +78,8 @@ def explain_categories(known: Mapping[str, int], new: Iterable[str]) -> str:
         if _mostly(names, became.__getitem__):
             return f"{label}, {_example(became)}"
     became = {
-        name: next((each for each in known if name and each.startswith(name)), "") for name in names
+        name: next((whole for whole in known if name and whole.startswith(name)), "")
+        for name in names
     }
     if _mostly(names, became.__getitem__):
         return f"they are truncated, {_example(became)}"
@@ -96,27 +90,24 @@ def explain_categories(known: Mapping[str, int], new: Iterable[str]) -> str:
     return ""
 
 
-def _fit_as_thousands(profile: ColumnProfile, text: list[str]) -> bool:
+def _fit_as_thousands(training: Column, text: list[str]) -> bool:
     """Whether 1,234 is rather 1234 than 1.234, by the range of training."""
     whole, decimal = (
         float(np.nanmedian(as_numbers(pd.Series(text, dtype=object).str.replace(",", mark))))
         for mark in ("", ".")
     )
-    low, high = profile.smallest, profile.largest
+    low, high = training.low, training.high
     return low <= whole <= high and not low <= decimal <= high
 
 
-def _explain_dates(profile: ColumnProfile, text: list[str]) -> str:
-    wanted = "2021-04-03"
-    if profile.date_format not in (None, dates.ISO):
-        wanted = datetime(2021, 4, 3).strftime(str(profile.date_format))
-    training = f"; write them as in training, such as {wanted}"
+def _explain_dates(training: Column, text: list[str]) -> str:
+    advice = f"; write them as in training, such as {example_date(training.date_format)}"
     try:
-        found = dates.find_format(np.array(text, dtype=object))
+        date_format = dates.find_format(np.array(text, dtype=object))
     except ValueError:
-        return f", where day and month cannot be told apart{training}"
-    if found is not None:
-        return f", which is {found}{training}"
+        return f", where day and month cannot be told apart{advice}"
+    if date_format is not None:
+        return f", which is {date_format}{advice}"
     numbers = as_numbers(pd.Series(text, dtype=object))
     counted = {
         "days since 1900, as in Excel": numbers - 25569,
@@ -125,10 +116,10 @@ def _explain_dates(profile: ColumnProfile, text: list[str]) -> str:
         "written as 20210403": dates.parse(np.array(text, dtype=object), "%Y%m%d"),
     }
     for label, days in counted.items():
-        near = (days > profile.smallest - 3653) & (days < profile.largest + 3653)
+        near = (days > training.low - 3653) & (days < training.high + 3653)
         if near.mean() >= _MOST:
-            return f", {label}{training}"
-    return training
+            return f", {label}{advice}"
+    return advice
 
 
 def _looks(pattern: re.Pattern[str], text: str) -> bool:

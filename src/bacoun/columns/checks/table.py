@@ -10,16 +10,15 @@ from typing import Any
 import pandas as pd
 from scipy.stats import binom
 
-from bacoun.columns import kinds
-from bacoun.columns.checks.cells import Cells, as_numbers
-from bacoun.columns.checks.column import STRIKING, ColumnCheck
+from bacoun.columns.cells import Cells, as_numbers, equals
 from bacoun.columns.checks.comparing import Difference, compare, sample_rows
-from bacoun.columns.checks.findings import Finding, most_serious_first, percent, summary
-from bacoun.columns.checks.profile import ColumnProfile, TableProfile, hash_rows
+from bacoun.columns.checks.content import STRIKING, ColumnCheck
+from bacoun.columns.checks.findings import Finding, most_serious_first
+from bacoun.columns.column import Column
 from bacoun.columns.frames import as_pandas
+from bacoun.columns.profile import TableProfile
 from bacoun.columns.reading import listed
-
-__all__ = ["Finding", "check_table", "summary"]
+from bacoun.files.text import percent
 
 _ALPHA = 1e-4  # probability of any false alarm among the columns of a table
 _SIMILAR_NAME = 0.75
@@ -67,13 +66,17 @@ explains. Convert it back.
         findings.append(Finding("serious", None, "empty", "the table has no rows."))
         return most_serious_first(findings)
     used = [column for column in profile.used if column.name in frame]
-    cells = {each.name: Cells.read(frame[each.name], each.kind, each.date_format) for each in used}
+    cells = {
+        column.name: Cells.read(frame[column.name], column.kind, column.date_format)
+        for column in used
+    }
     alpha = _ALPHA / max(len(used), 1)
     moved = _moved(used, frame, cells, alpha)
     findings += _moved_findings(profile, moved)
-    for each in used:
-        if each.name not in moved:
-            findings += ColumnCheck(each, frame[each.name], cells[each.name], alpha).findings()
+    for column in used:
+        name = column.name
+        if name not in moved:
+            findings += ColumnCheck(column, frame[name], cells[name], alpha).findings()
     findings += _constants(profile, frame)
     if len(used) == len(profile.used):
         findings += _copies(profile, cells, len(frame))
@@ -121,8 +124,8 @@ def _names(profile: TableProfile, frame: pd.DataFrame, target: str | None) -> It
 
 
 def _header(names: list[str]) -> Iterator[Finding]:
-    if len(names) == 1 and (found := re.search(r"[|:;\t ]", names[0].strip())):
-        message = f"the table has one column, '{names[0][:60]}'; its delimiter may be {found[0]!r}."
+    if len(names) == 1 and (mark := re.search(r"[|:;\t ]", names[0].strip())):
+        message = f"the table has one column, '{names[0][:60]}'; its delimiter may be {mark[0]!r}."
         yield Finding("serious", None, "delimiter", message)
     numbers = as_numbers(pd.Series(names, dtype=object)) if names else None
     if numbers is not None and (numbers == numbers).mean() > 0.2:
@@ -130,18 +133,19 @@ def _header(names: list[str]) -> Iterator[Finding]:
         yield Finding("serious", None, "no header", message)
 
 
-def _renamed(absent: list[ColumnProfile], extra: pd.DataFrame) -> dict[str, tuple[str, str]]:
+def _renamed(absent: list[Column], extra: pd.DataFrame) -> dict[str, tuple[str, str]]:
     """From a missing column to the extra one that it may have become, and why."""
     read = _Sample(extra)
     scored = []
     for column in absent:
         for name in map(str, extra):
             likeness = _likeness(column.name, name)
-            found = read.compare(column, name)
+            difference = read.compare(column, name)
+            size, fits = difference.size, difference.fits
             if likeness >= _SIMILAR_NAME:
-                scored.append((2 + likeness - found.size, column.name, name, "has a similar name"))
-            elif len(extra) >= _MIN_ROWS_TO_MATCH and found.fits:
-                scored.append((1 - found.size, column.name, name, "has the same distribution"))
+                scored.append((2 + likeness - size, column.name, name, "has a similar name"))
+            elif len(extra) >= _MIN_ROWS_TO_MATCH and fits:
+                scored.append((1 - size, column.name, name, "has the same distribution"))
     result: dict[str, tuple[str, str]] = {}
     for _, before, now, why in sorted(scored, reverse=True):
         if before not in result and now not in {taken for taken, _ in result.values()}:
@@ -165,17 +169,17 @@ class _Sample:
         self.rows = frame.iloc[sample_rows(len(frame))]
         self.read: dict[tuple[str, str, str | None], Cells] = {}
 
-    def compare(self, profile: ColumnProfile, name: str) -> Difference:
+    def compare(self, column: Column, name: str) -> Difference:
         """How different the column `name` is from another one in training."""
-        key = name, profile.kind, profile.date_format
+        key = name, column.kind, column.date_format
         if key not in self.read:
-            self.read[key] = Cells.read(self.rows[name], profile.kind, profile.date_format)
+            self.read[key] = Cells.read(self.rows[name], column.kind, column.date_format)
         cells = self.read[key]
-        return compare(profile, cells) if len(cells.present) else Difference(1.0, 0.0)
+        return compare(column, cells) if len(cells.present) else Difference(1.0, 0.0)
 
 
 def _moved(
-    used: list[ColumnProfile], frame: pd.DataFrame, cells: Mapping[str, Cells], alpha: float
+    used: list[Column], frame: pd.DataFrame, cells: Mapping[str, Cells], alpha: float
 ) -> dict[str, str]:
     """From a column that is not what it was to the one whose values it seems to hold.
 
@@ -184,20 +188,20 @@ def _moved(
     if len(frame) < _MIN_ROWS_TO_MATCH:
         return {}
     strange = []
-    for each in used:
-        found = compare(each, cells[each.name])
-        if found.p < alpha and found.size >= STRIKING:
-            strange.append(each)
+    for column in used:
+        difference = compare(column, cells[column.name])
+        if difference.p < alpha and difference.size >= STRIKING:
+            strange.append(column)
     sample = _Sample(frame)
-    place = {each.name: i for i, each in enumerate(used)}
+    place = {column.name: i for i, column in enumerate(used)}
     fits = {
-        (here.name, there.name): found.size
+        (here.name, there.name): difference.size
         for here in strange
         for there in used
-        if here is not there and (found := sample.compare(there, here.name)).fits
+        if here is not there and (difference := sample.compare(there, here.name)).fits
     }
     moved: dict[str, str] = {}
-    names = {each.name for each in strange}
+    names = {column.name for column in strange}
     for (here, there), _ in sorted(fits.items(), key=lambda pair: pair[1]):
         if there in names and (there, here) in fits and not {here, there} & moved.keys():
             moved |= {here: there, there: here}
@@ -223,14 +227,11 @@ def _moved_findings(profile: TableProfile, moved: Mapping[str, str]) -> Iterator
 
 def _constants(profile: TableProfile, frame: pd.DataFrame) -> Iterator[Finding]:
     for column in profile.columns:
-        if column.kind != "dropped" or column.name not in frame or len(column.counts) != 1:
+        if column.is_used or column.name not in frame or len(column.counts) != 1:
             continue
         (value,) = column.counts
         now = frame[column.name]
-        try:
-            changed = now[~kinds.equals(now, value)]
-        except Exception:  # objects without a text
-            changed = now
+        changed = now[~equals(now, value)]
         if len(changed):
             share = len(changed) / len(now)
             yield Finding(
@@ -244,9 +245,8 @@ def _constants(profile: TableProfile, frame: pd.DataFrame) -> Iterator[Finding]:
 
 def _copies(profile: TableProfile, cells: Mapping[str, Cells], n_rows: int) -> Iterator[Finding]:
     """Copies of training rows, if there are more than among the training rows themselves."""
-    hashes = pd.Series(hash_rows(cells[each.name] for each in profile.used))
-    known = int(hashes.isin(profile.row_hashes).sum())
-    before = max((each.n_rows for each in profile.columns), default=0)
+    known = profile.copies(cells[column.name] for column in profile.used)
+    before = max((column.n_rows for column in profile.columns), default=0)
     expected = max(profile.repeated, 0.1 / max(before, 1)) * profile.hashed
     if known and binom.sf(known - 1, n_rows, expected) < 1e-3:
         share = percent(min(1.0, known / n_rows / profile.hashed))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bacoun.columns.checks.comparing import Difference, distance, ks_p
-from bacoun.columns.checks.profile import ColumnProfile
+from bacoun.columns.column import Column
 
 _FEW = 5  # with fewer rows, many conversions would explain them; only powers of ten are tried
 _MUCH_CLOSER = 0.5  # a conversion must at least halve the distance
@@ -50,46 +50,39 @@ class Conversion(NamedTuple):
     increasing: bool = True
 
 
-def explain(profile: ColumnProfile, values: np.ndarray, found: Difference) -> str:
+def explain(training: Column, values: np.ndarray, difference: Difference) -> str:
     """The conversion that makes training values look like `values` (n,), or "" if none does.
 
-    Parameters
-    ----------
-    profile : ColumnProfile
-        The training column.
-    values : ndarray of shape (n,)
-        The new values, without missing ones.
-    found : Difference
-        How different they are without any conversion.
+    `difference` is how different they are without any conversion.
     """
     ordered = np.sort(values)
-    powers = _distances(profile, ordered, _powers())
+    powers = _distances(training, ordered, _powers())
     others = {}
     if len(values) >= _FEW:
-        others = _distances(profile, ordered, _others(profile))
+        others = _distances(training, ordered, _others(training))
     best = min({**powers, **others}.values(), default=1.0)
-    p = ks_p(best, profile.n_present, len(values))
-    if best > _MUCH_CLOSER * found.size or not Difference(best, p).fits:
+    p = ks_p(best, training.n_present, len(values))
+    if best > _MUCH_CLOSER * difference.size or not Difference(best, p).fits:
         return ""
     # A power of ten is the likeliest mistake, if it is as good up to sampling noise.
-    noise = _NOISE * np.sqrt(1 / profile.n_present + 1 / len(values))
+    noise = _NOISE * np.sqrt(1 / training.n_present + 1 / len(values))
     closest = min(powers, key=lambda label: powers[label], default="")
     if closest and powers[closest] <= best + noise:
         return closest
     equal = sorted(others, key=lambda label: others[label])
-    return " or ".join([each for each in equal if others[each] <= best + noise][:3])
+    return " or ".join([label for label in equal if others[label] <= best + noise][:3])
 
 
 def _distances(
-    profile: ColumnProfile, ordered: np.ndarray, conversions: Iterator[Conversion]
+    training: Column, ordered: np.ndarray, conversions: Iterator[Conversion]
 ) -> dict[str, float]:
     """The distance that is left after each conversion that is defined for all training values."""
     left = {}
     for label, convert, increasing in conversions:
         with np.errstate(all="ignore"):
-            cuts = convert(profile.cuts)
+            cuts = convert(training.cuts)
         if np.isfinite(cuts).all():
-            left[label] = distance(profile, ordered, cuts, increasing)
+            left[label] = distance(training, ordered, cuts, increasing)
     return left
 
 
@@ -99,8 +92,8 @@ def _powers() -> Iterator[Conversion]:
         yield from _both_ways(factor, *_HINTS.get(exponent, ("", "")))
 
 
-def _others(profile: ColumnProfile) -> Iterator[Conversion]:
-    if profile.kind == "date":
+def _others(training: Column) -> Iterator[Conversion]:
+    if training.kind == "date":
         for days, hint in _OFFSETS_OF_DATES.items():
             yield Conversion(f"+ {days:.0f} days ({hint})", partial(np.add, days))
             yield Conversion(f"- {days:.0f} days ({hint})", partial(np.add, -days))
@@ -115,11 +108,11 @@ def _others(profile: ColumnProfile) -> Iterator[Conversion]:
     yield Conversion("log10", np.log10)
     yield Conversion("the natural logarithm", np.log)
     yield Conversion("log(1 + x)", np.log1p)
-    width = profile.largest - profile.smallest
-    if width > 0 and profile.sd > 0:
-        center, sd = profile.mean, profile.sd
+    width = training.high - training.low
+    if width > 0 and training.sd > 0:
+        center, sd = training.mean, training.sd
         yield Conversion("standardization to mean 0 and sd 1", lambda x: (x - center) / sd)
-        yield Conversion("scaling to 0..1", lambda x: (x - profile.smallest) / width)
+        yield Conversion("scaling to 0..1", lambda x: (x - training.low) / width)
 
 
 def _both_ways(factor: float, forth: str, back: str) -> Iterator[Conversion]:

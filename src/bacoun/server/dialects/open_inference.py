@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bacoun.columns.column import Column
 from bacoun.server.dialects.media_types import DATATYPES, NUMBERS
 from bacoun.server.dialects.tables import Columns, Scored, dump_json, from_columns, load_json
 from bacoun.server.errors import ApiError
-from bacoun.tabular.encoding import Column
 
 
 def read_body(body: bytes, header_length: int | None) -> tuple[Columns, Mapping[str, Any]]:

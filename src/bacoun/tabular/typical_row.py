@@ -5,30 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from bacoun.columns import dates
-from bacoun.tabular.encoding import Column
+from bacoun.columns.column import Column
 from bacoun.tabular.model import TableModel
 
 _N_LOOKED_AT = 512
 _N_TYPICAL = 25
-
-
-def shown(column: Column, value: Any) -> Any:
-    """A value of a column as it is written in a table; None is a gap."""
-    if pd.isna(value):
-        return None
-    if column.kind == "boolean":
-        return bool(value)
-    if column.kind == "date":
-        if column.date_format in (None, dates.ISO):
-            return dates.as_text(float(value))
-        moment = pd.Timestamp(0) + pd.Timedelta(days=float(value))
-        return moment.strftime(str(column.date_format))
-    if column.kind == "number" and float(value).is_integer() and abs(value) < 2**53:
-        return int(value)
-    return value
 
 
 def typical_row(model: TableModel) -> dict[str, Any]:
@@ -40,12 +22,8 @@ def typical_row(model: TableModel) -> dict[str, Any]:
     rows = known.rows[:_N_LOOKED_AT] * known.scale + known.mean
     score = model.classifier.evaluate(rows).ood_score
     nearest = rows[np.argsort(score, kind="stable")[:_N_TYPICAL]]
-    found, start = {}, 0
-    for column in model.columns:
-        end = start + len(column.features)
-        found[column.name] = shown(column, _middle(column, nearest[:, start:end]))
-        start = end
-    return found
+    pairs = zip(model.encoder.columns_, model.encoder.places, strict=True)
+    return {c.name: c.as_cell(_middle(c, nearest[:, where])) for c, where in pairs}
 
 
 def _middle(column: Column, features: np.ndarray) -> Any:

@@ -1,4 +1,4 @@
-"""Quantities: what of a scored row is watched, and in which bin of the reference it falls.
+"""What of a scored row is watched, and in which bin of the reference it falls.
 
 The bins of a quantity are made from some of the reference rows and filled from the others, so that
 these and new rows are exchangeable if nothing has changed. Columns have the known rows of the
@@ -13,8 +13,8 @@ from typing import Self
 
 import numpy as np
 
+from bacoun.columns.column import Column
 from bacoun.tabular import TableModel
-from bacoun.tabular.encoding import Column
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scored_rows import ScoredRows
 
@@ -26,8 +26,8 @@ _WEIGHTS = {"ood_score": 0.3, "total": 0.1, "prediction": 0.1}  # the columns sh
 
 
 @dataclass(frozen=True)
-class Quantity:
-    """How one quantity is binned.
+class BinnedQuantity:
+    """One quantity of a row that is watched, such as a column, and its bins.
 
     Attributes
     ----------
@@ -58,9 +58,7 @@ class Quantity:
         between = distinct[:-1] / 2 + distinct[1:] / 2
         # Beyond all of these values, by more than rounding, is a bin of its own on both sides.
         margin = _MARGIN * max(np.ptp(distinct), np.abs(distinct).max()) if len(distinct) else 0.0
-        outer = [] if len(distinct) == 0 else [distinct[-1] + margin]
-        inner = [] if len(distinct) == 0 else [distinct[0] - margin]
-        edges = np.concatenate([inner, between, outer])
+        edges = np.concatenate([distinct[:1] - margin, between, distinct[-1:] + margin])
         return cls._filled(cls(name, place, edges, np.empty(0, int), np.zeros(N_BINS)), reference)
 
     @classmethod
@@ -90,7 +88,7 @@ class Quantity:
         return np.where(known, self.order[np.where(known, codes, 0)], N_BINS - 1)
 
 
-def quantities_of(model: TableModel) -> list[Quantity]:
+def quantities_of(model: TableModel) -> list[BinnedQuantity]:
     """What is watched of rows that `model` scores."""
     return watched(model.columns, model.neighborhood, model.calibration, len(model.classes))
 
@@ -100,56 +98,44 @@ def watched(
     known: Neighborhood,
     calibration: Mapping[str, np.ndarray],
     n_classes: int,
-) -> list[Quantity]:
+) -> list[BinnedQuantity]:
     """Quantities with known rows as reference of the columns, and calibration rows of the scores.
 
-    Parameters
-    ----------
-    columns : sequence of Column
-        Of the table.
-    known : Neighborhood
-        Keeps the known rows; new ones are compared in its representation.
-    calibration : mapping
-        `ood_score` and `total` of the calibration rows.
-    n_classes : int
-        Number of classes.
+    `calibration` has the `ood_score` and `total` of the calibration rows.
     """
-    found = [
-        Quantity.number("ood_score", calibration["ood_score"]),
-        Quantity.number("total", calibration["total"]),
-        Quantity.category("prediction", n_classes, np.empty(0)),
+    quantities = [
+        BinnedQuantity.number("ood_score", calibration["ood_score"]),
+        BinnedQuantity.number("total", calibration["total"]),
+        BinnedQuantity.category("prediction", n_classes, np.empty(0)),
     ]
     place = 0
     for column in columns[:_MAX_COLUMNS]:
-        found.append(_of_column(column, known.rows[:, place].astype(float), place))
+        reference = known.rows[:, place].astype(float)
+        if column.levels:
+            codes, n_codes = reference.round(), len(column.levels) + 1
+            quantities.append(BinnedQuantity.category(column.name, n_codes, codes, place))
+        else:
+            quantities.append(BinnedQuantity.number(column.name, reference, place))
         place += len(column.features)
-    return found
+    return quantities
 
 
-def _of_column(column: Column, reference: np.ndarray, place: int) -> Quantity:
-    if not column.levels:
-        return Quantity.number(column.name, reference, place)
-    return Quantity.category(column.name, len(column.levels) + 1, reference.round(), place)
-
-
-def weights_of(quantities: list[Quantity]) -> np.ndarray:
+def weights_of(quantities: list[BinnedQuantity]) -> np.ndarray:
     """Share (Q,) of each quantity in the false alarm probability."""
     n_columns = len(quantities) - len(_WEIGHTS)
     rest = (1 - sum(_WEIGHTS.values())) / max(n_columns, 1)
-    given = [rest if each.place >= 0 else _WEIGHTS[each.name] for each in quantities]
-    return np.array(given)
+    return np.array([rest if q.place >= 0 else _WEIGHTS[q.name] for q in quantities])
 
 
-def bins_of(quantities: list[Quantity], scored: ScoredRows, known: Neighborhood) -> np.ndarray:
+def bins_of(
+    quantities: list[BinnedQuantity], scored: ScoredRows, known: Neighborhood
+) -> np.ndarray:
     """Bins (n, Q) of all quantities of scored rows, in the representation of the known ones."""
     features = known.standardized(scored.features).astype(float)
-    given = {
+    scores = {
         "ood_score": scored.ood_score,
         "total": scored.evaluation.total,
         "prediction": scored.predicted,
     }
-    columns = [
-        each.bins(given[each.name] if each.place < 0 else features[:, each.place])
-        for each in quantities
-    ]
-    return np.stack(columns, axis=1)
+    bins = [q.bins(scores[q.name] if q.place < 0 else features[:, q.place]) for q in quantities]
+    return np.stack(bins, axis=1)
