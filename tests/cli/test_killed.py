@@ -17,7 +17,7 @@ from bacoun.tabular import TableModel
 
 ROOT = Path(__file__).parents[2]
 IRIS = load_iris(as_frame=True).frame
-N_MANY = 25_000
+N_MANY = 3_000
 KILLS = 5
 
 

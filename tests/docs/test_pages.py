@@ -69,7 +69,7 @@ def as_parameter(page):
     return pytest.param(page, marks=[] if page == "tutorial.md" else pytest.mark.paper)
 
 
-@pytest.mark.parametrize("page", map(as_parameter, runnable()))
+@pytest.mark.parametrize("page", [as_parameter(page) for page in runnable()])
 def test_the_code_of_a_page_prints_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__page__"}

@@ -71,7 +71,7 @@ class Baseline(BayesianClassifier):
     def _check_settings(self) -> None:
         """Refuse settings that cannot be meant, with a sentence."""
         for name, kind in get_type_hints(type(self), include_extras=True).items():
-            value = getattr(self, name, None)
+            value: Any = getattr(self, name, None)
             is_whole = isinstance(value, Integral) and not isinstance(value, bool)
             is_count = kind == Count or (kind == Count | None and value is not None)
             if is_count and not (is_whole and value >= 1):
