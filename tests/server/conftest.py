@@ -129,7 +129,15 @@ TOKEN = "correct-horse-battery"
 @pytest.fixture(scope="session")
 def strict(saved):
     """A server of one model, with a token, small limits, and little patience."""
-    options = ["--max-body", "20000", "--max-rows", "50", "--no-playground", "--patience", "1"]
+    options = [
+        "--max-body",
+        "20000",
+        "--max-rows",
+        "50",
+        "--no-playground",
+        "--client-timeout",
+        "1",
+    ]
     with running(saved / "iris", *options, BACOUN_TOKEN=TOKEN) as started:
         yield started
 

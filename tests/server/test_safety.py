@@ -20,12 +20,13 @@ from tests.server.conftest import TOKEN
 
 from bacoun.cli import main
 from bacoun.server.app import create_app
-from bacoun.server.catalog import Catalog
-from bacoun.server.errors import CODES, ApiError
-from bacoun.server.http_protocol import protocol_with
+from bacoun.server.http.protocol import protocol_with
 from bacoun.server.jobs import Job
-from bacoun.server.pool import Pool
 from bacoun.server.settings import Limits, Settings
+from bacoun.server.workers.catalog import Catalog
+from bacoun.server.workers.pool import Pool
+from bacoun.server.workers.worker import score_jobs
+from bacoun.web.errors import CODES, ApiError
 
 
 def check_refused(answer, status):
@@ -296,30 +297,38 @@ NO_FILES = """
 import asyncio, os, resource, sys, time
 from pathlib import Path
 from bacoun.server.app import create_app
-from bacoun.server.catalog import Catalog
-from bacoun.server.errors import ApiError
+from bacoun.server.workers.catalog import Catalog
+from bacoun.web.errors import ApiError
 from bacoun.server.jobs import Job
-from bacoun.server.service import Service
+from bacoun.server.backend import Backend
 from bacoun.server.settings import Limits, Settings
 
 async def main(folder):
-    service = Service(Catalog.of([Path(folder)]), Settings())
-    service.pool.start()
+    backend = Backend(Catalog.of([Path(folder)]), Settings())
+    backend.pool.start()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
-    service.is_prepared = True
-    answer = await service.ask("describe", "iris")
-    print(answer.status_code, service.is_ready, service.reason_to_wait)
+    backend.is_prepared = True
+
+    def reason_to_wait():
+        try:
+            backend.check_ready()
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    answer = await backend.ask("describe", "iris")
+    print(answer.status_code, reason_to_wait())
     try:
-        await service.ask("describe", "iris")
+        await backend.ask("describe", "iris")
     except ApiError as error:
         print(error.status)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     ends = time.monotonic() + 60
-    while not service.is_ready and time.monotonic() < ends:
+    while reason_to_wait() and time.monotonic() < ends:
         await asyncio.sleep(0.1)
-    print(service.is_ready, (await service.ask("describe", "iris")).status_code)
-    service.pool.close()
+    print(reason_to_wait() == "", (await backend.ask("describe", "iris")).status_code)
+    await backend.pool.close()
 
 if __name__ == "__main__":
     asyncio.run(main(sys.argv[1]))
@@ -334,7 +343,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(saved, tmp_path):
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     refused, busy, again = run.stdout.splitlines()
-    assert refused.startswith("503 False a process that scores cannot be started")
+    assert refused.startswith("503 a process that scores cannot be started")
     assert (busy, again) == ("503", "True 200")
 
 
@@ -425,25 +434,27 @@ def test_too_many_fits_are_refused_before_the_stream_begins(server):
             check_refused(answer, 503)
 
 
+OPTIONS = {"because": False, "inputs": False, "answer": "text/csv"}
+
+
 def test_a_model_with_many_requests_does_not_hold_up_another(saved):
     """30.8: models take turns."""
     catalog = Catalog.of([saved])
     rows = [",".join(ROW), *["1.0,2.0,3.0,4.0"] * 150_000]  # so large that each is a batch
-    large = Job("predict", catalog["iris"], "\n".join(rows).encode(), "text/csv")
+    large = Job("predict", catalog["iris"], "\n".join(rows).encode(), "text/csv", OPTIONS)
 
-    async def ask(pool):
+    async def ask():
+        pool = Pool(Settings(limits=Limits(rows=200_000, seconds=120)), score_jobs)
+        pool.start()
         many = [asyncio.create_task(pool.ask(large)) for _ in range(6)]
         await asyncio.sleep(0)
         other = await pool.ask(Job("describe", catalog["tumors"]))
         n_done = sum(task.done() for task in many)
-        return other.status, n_done, {answer.status for answer in await asyncio.gather(*many)}
+        statuses = {answer.status for answer in await asyncio.gather(*many)}
+        await pool.close()
+        return other.status, n_done, statuses
 
-    pool = Pool(Settings(limits=Limits(rows=200_000, seconds=120)))
-    pool.start()
-    try:
-        status, n_done, statuses = asyncio.run(ask(pool))
-    finally:
-        pool.close()
+    status, n_done, statuses = asyncio.run(ask())
     assert (status, statuses) == (200, {200})
     assert n_done <= 2
 

@@ -24,7 +24,7 @@ from bacoun.boundary import CompactShell, FlowShell
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
 from bacoun.features import LearnedFeatures
-from bacoun.playground.digit_settings import SIDE
+from bacoun.playground.settings import SIDE
 from bacoun.posterior import HMC
 
 _N_MNIST = 6000  # images to learn from; more would take longer than one waits for a page

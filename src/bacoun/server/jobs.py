@@ -6,22 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bacoun.server.errors import MEDIA_TYPE, error_body
+from bacoun.web.errors import MEDIA_TYPE, error_body
 
 
 @dataclass(frozen=True)
 class Model:
-    """A saved model, as it was on disk when a request came.
-
-    Attributes
-    ----------
-    name : str
-        By which requests name it.
-    path : str
-        Its folder.
-    stamp : tuple of int
-        Changes when the folder is replaced.
-    """
+    """A saved model: name, folder, and a stamp that changes when the folder is replaced."""
 
     name: str
     path: str
@@ -35,7 +25,7 @@ class Job:
     Attributes
     ----------
     kind : str
-        What is to be done; a key of `Scorer`'s table.
+        What is to be done; a key of `DIALECTS` or of `QUESTIONS`.
     model : Model
         The model to use.
     body : bytes

@@ -1,0 +1,54 @@
+"""What a dialect is, and what it makes of a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from bacoun.server.dialects.formats import JSON, Rows, Scored, n_rows_of
+from bacoun.server.jobs import Job
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from bacoun.server.backend import Backend
+    from bacoun.server.workers.models import LoadedModel
+
+
+@dataclass(frozen=True)
+class ScoringRequest:
+    """A table to score, and how to write the result.
+
+    Attributes
+    ----------
+    rows : dict of lists, or DataFrame
+        The table.
+    write : callable
+        Scored rows -> the body of the answer.
+    media_type : str
+        Of the answer.
+    because : bool
+        Say in words why a row is deferred.
+    inputs : bool
+        Repeat the columns of the table, before those that are added.
+    """
+
+    rows: Rows
+    write: Callable[[Scored], bytes]
+    media_type: str = JSON
+    because: bool = False
+    inputs: bool = False
+
+    def __len__(self) -> int:
+        return n_rows_of(self.rows)
+
+
+class Dialect(Protocol):
+    """A module that speaks a protocol."""
+
+    def routes(self, backend: Backend) -> APIRouter:
+        """Addresses; they hand requests on with `backend.ask_with_body`."""
+
+    def read(self, model: LoadedModel, job: Job) -> ScoringRequest:
+        """In a worker: what a body asks for."""
