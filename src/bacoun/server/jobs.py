@@ -20,27 +20,13 @@ class Model:
 
 @dataclass(frozen=True)
 class Job:
-    """A request for a worker.
+    """A request for a worker."""
 
-    Attributes
-    ----------
-    kind : str
-        What is to be done; a key of `DIALECTS` or of `QUESTIONS`.
-    model : Model
-        The model to use.
-    body : bytes
-        As it came.
-    media_type : str
-        Of the body.
-    options : dict
-        Plain values, such as the query.
-    """
-
-    kind: str
+    kind: str  # what is to be done: a key of `DIALECTS` or of `QUESTIONS`
     model: Model
     body: bytes = b""
-    media_type: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    media_type: str = ""  # of the body
+    options: Mapping[str, Any] = field(default_factory=dict)  # plain values, such as the query
 
 
 @dataclass(frozen=True)

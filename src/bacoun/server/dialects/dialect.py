@@ -18,27 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoringRequest:
-    """A table to score, and how to write the result.
-
-    Attributes
-    ----------
-    rows : dict of lists, or DataFrame
-        The table.
-    write : callable
-        Scored rows -> the body of the answer.
-    media_type : str
-        Of the answer.
-    because : bool
-        Say in words why a row is deferred.
-    inputs : bool
-        Repeat the columns of the table, before those that are added.
-    """
+    """A table to score, and how to write the result."""
 
     rows: Rows
     write: Callable[[Scored], bytes]
-    media_type: str = JSON
-    because: bool = False
-    inputs: bool = False
+    media_type: str = JSON  # of the answer
+    because: bool = False  # say in words why a row is deferred
+    inputs: bool = False  # repeat the columns of the table, before those that are added
 
     def __len__(self) -> int:
         return n_rows_of(self.rows)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from bacoun.server.dialects.dialect import ScoringRequest
 from bacoun.server.dialects.formats import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bacoun.server.backend import Backend
     from bacoun.server.workers.models import LoadedModel
 
-_Records = Field(min_length=1)
+_KEYS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 
 
 class Split(BaseModel):
@@ -39,33 +39,10 @@ class Split(BaseModel):
     data: list[list[Value]]
 
 
-class DataframeSplit(BaseModel):
-    """A table by columns and rows."""
-
-    dataframe_split: Split
-
-
-class DataframeRecords(BaseModel):
-    """A table by rows."""
-
-    dataframe_records: list[dict[str, Value]] = _Records
-
-
-class Instances(BaseModel):
-    """A table by rows, as TensorFlow Serving names it."""
-
-    instances: list[dict[str, Value]] = _Records
-
-
-class Inputs(BaseModel):
-    """A table by rows, or lists of values by column."""
-
-    inputs: list[dict[str, Value]] = _Records
-
-
-_KEYS = ("dataframe_split", "dataframe_records", "instances", "inputs")
+_Records = Annotated[list[dict[str, Value]], Field(min_length=1)]
+_Body: Any = Union[*(create_model(key, **{key: _Records}) for key in _KEYS[1:])]
 _BODY = body(
-    DataframeSplit | DataframeRecords | Instances | Inputs,
+    create_model(_KEYS[0], dataframe_split=Split) | _Body,
     CSV,
     example={"dataframe_split": {"columns": ["age", "ward"], "data": [[51, "A"]]}},
 )

@@ -51,12 +51,12 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             self.header_timer = self.header_timer or self._later(self._too_slow)
 
         def on_headers_complete(self) -> None:
-            self.in_headers, self.header_timer = False, _stopped(self.header_timer)
+            self.in_headers = False
+            self._stop("header_timer")
             super().on_headers_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self.header_timer = _stopped(self.header_timer)
-            self.reader_timer = _stopped(self.reader_timer)
+            self._stop("header_timer", "reader_timer")
             super().connection_lost(exc)
 
         def pause_writing(self) -> None:
@@ -68,7 +68,7 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
                 self._wait_for_reader()
 
         def resume_writing(self) -> None:
-            self.reader_timer = _stopped(self.reader_timer)
+            self._stop("reader_timer")
             super().resume_writing()
 
         def send_400_response(self, msg: str) -> None:
@@ -80,6 +80,12 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
         def _later(self, act: Callable[..., None], *arguments: int) -> TimerHandle:
             timer: TimerHandle = self.loop.call_later(limits.slow_seconds, act, *arguments)
             return timer
+
+        def _stop(self, *timers: str) -> None:
+            for name in timers:
+                if (timer := getattr(self, name)) is not None:
+                    timer.cancel()
+                    setattr(self, name, None)
 
         def _too_slow(self) -> None:
             self.header_timer = None
@@ -111,8 +117,3 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
                 self.transport.close()
 
     return LimitedProtocol
-
-
-def _stopped(timer: TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()

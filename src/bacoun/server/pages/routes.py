@@ -16,7 +16,7 @@ from bacoun.web.errors import ApiError
 from bacoun.web.pages import page, wants_page
 
 REPORT = "report.html"  # in a model's folder, written by bacoun report
-_STATIC = [(room, "static") for room in ("bacoun.web", "bacoun.server.pages", "bacoun.playground")]
+_ROOMS = ("bacoun.web", "bacoun.server.pages", "bacoun.playground")  # each with a folder static/
 
 
 def page_routes(backend: Backend) -> APIRouter:
@@ -101,4 +101,4 @@ def add_static_files(app: FastAPI) -> None:
     async def icon() -> Response:
         return Response(status_code=204)
 
-    app.mount("/static", StaticFiles(packages=_STATIC), name="static")
+    app.mount("/static", StaticFiles(packages=[(room, "static") for room in _ROOMS]), name="static")
