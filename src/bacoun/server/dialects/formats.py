@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,37 +28,24 @@ Columns = dict[str, list[Any]]
 Rows = Any  # Columns or a DataFrame; this module is also imported where pandas is not
 
 
+@dataclass(frozen=True)
 class Scored:
-    """Some rows of a scored table, as a table or as records.
+    """Some rows of a scored table, as a table or as records."""
 
-    Parameters
-    ----------
-    table : DataFrame
-        The whole scored table.
-    rows : slice
-        Which of its rows.
-    all_records : callable
-        Gives the whole table row by row; it is called only if records are asked for.
-    """
-
-    def __init__(
-        self,
-        table: pd.DataFrame,
-        rows: slice = slice(None),
-        all_records: Callable[[], list[dict[str, Any]]] | None = None,
-    ) -> None:
-        self._table, self._rows = table, rows
-        self._all_records = all_records or partial(to_records, table)
+    whole: pd.DataFrame
+    rows: slice = slice(None)
+    # All rows of the table as records; called only if records are asked for.
+    all_records: Callable[[], list[dict[str, Any]]] | None = None
 
     @property
     def table(self) -> pd.DataFrame:
         """The rows as a table."""
-        return self._table.iloc[self._rows]
+        return self.whole.iloc[self.rows]
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """The rows as dictionaries of plain values."""
-        return self._all_records()[self._rows]
+        return self.all_records()[self.rows] if self.all_records else to_records(self.table)
 
 
 # --- bodies ---------------------------------------------------------------------------------------

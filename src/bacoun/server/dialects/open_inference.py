@@ -132,9 +132,14 @@ def routes(backend: Backend) -> APIRouter:
 
 def read(model: LoadedModel, job: Job) -> ScoringRequest:
     """The table in tensors; the answer has all columns of a scored one, or those asked for."""
-    length = job.options["header_length"]
-    header, rest = (job.body, b"") if length is None else _split(job.body, length)
-    request = load_json(header)
+    n_bytes, length = len(job.body), job.options["header_length"]
+    if length is not None and not 0 < length <= n_bytes:
+        raise ApiError(
+            400,
+            "Inference-Header-Content-Length must be the length of the JSON header, at most "
+            f"{n_bytes} here; got {length}.",
+        )
+    request, rest = load_json(job.body[:length]), b"" if length is None else job.body[length:]
     inputs = request.get("inputs") if isinstance(request, dict) else None
     if not isinstance(inputs, list) or not all(isinstance(tensor, dict) for tensor in inputs):
         raise ApiError(422, 'the body must have "inputs", a list of tensors, one for each column.')
@@ -154,16 +159,6 @@ def read(model: LoadedModel, job: Job) -> ScoringRequest:
 def _parameters(described: Mapping[str, Any]) -> Mapping[str, Any]:
     parameters = described.get("parameters")
     return parameters if isinstance(parameters, dict) else {}
-
-
-def _split(content: bytes, length: int) -> tuple[bytes, bytes]:
-    if not 0 < length <= len(content):
-        raise ApiError(
-            400,
-            "Inference-Header-Content-Length must be the length of the JSON header, at most "
-            f"{len(content)} here; got {length}.",
-        )
-    return content[:length], content[length:]
 
 
 def _read_tensor(tensor: Mapping[str, Any], name: str, rest: bytes) -> tuple[list[Any], bytes]:
@@ -244,12 +239,8 @@ def _tensor(column: pd.Series) -> dict[str, Any]:
     values = [str(value) for value in column] if is_text else column.tolist()
     numbers = {"i": "INT64", "u": "INT64", "b": "BOOL"}
     datatype = "BYTES" if is_text else numbers.get(column.dtype.kind, "FP64")
-    return {
-        "name": str(column.name),
-        "shape": [len(column)],
-        "datatype": datatype,
-        "data": values,
-    }
+    described = {"name": str(column.name), "shape": [len(column)], "datatype": datatype}
+    return described | {"data": values}
 
 
 def metadata(loaded: LoadedModel) -> dict[str, Any]:
