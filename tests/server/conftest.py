@@ -127,18 +127,12 @@ TOKEN = "correct-horse-battery"
 
 
 @pytest.fixture(scope="session")
-def strict(saved):
-    """A server of one model, with a token, small limits, and little patience."""
-    options = [
-        "--max-body",
-        "20000",
-        "--max-rows",
-        "50",
-        "--no-playground",
-        "--client-timeout",
-        "1",
-    ]
-    with running(saved / "iris", *options, BACOUN_TOKEN=TOKEN) as started:
+def strict(saved, tmp_path_factory):
+    """A server of one model, with a token, small limits and little patience, a log and a report."""
+    iris = shutil.copytree(saved / "iris", tmp_path_factory.mktemp("strict") / "iris")
+    (iris / "report.html").write_text("<!DOCTYPE html><title>t</title>the report")
+    options = ["--watch", "--max-body", "20000", "--max-rows", "50", "--client-timeout", "1"]
+    with running(iris, *options, BACOUN_TOKEN=TOKEN, BACOUN_DATA="") as started:
         yield started
 
 
