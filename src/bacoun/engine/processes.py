@@ -16,10 +16,7 @@ _SECONDS_TO_END = 0.5  # once the pipe is closed; then the process is killed
 class Child:
     """A process that answers through a pipe.
 
-    Parameters
-    ----------
-    function : callable
-        Called in the process with its end of the pipe, then `arguments`; it reads `messages`.
+    It calls `function` with its end of the pipe, of which it reads the `messages`, and `arguments`.
     """
 
     def __init__(self, function: Callable[..., None], *arguments: Any) -> None:

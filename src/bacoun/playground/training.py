@@ -82,14 +82,9 @@ class _Fit:
 
 
 class Trainer:
-    """Fits on demand.
+    """Fits on demand, by the function "module:name", which takes and returns plain values.
 
-    Parameters
-    ----------
-    task : str
-        The function to call, as "module:name". It takes and returns plain values.
-    give_up : bool
-        Cancel what nobody waits for.
+    With `give_up`, what nobody waits for is canceled.
     """
 
     def __init__(self, task: str, give_up: bool = True) -> None:

@@ -68,17 +68,7 @@ async def _prepare(backend: Backend) -> None:
 
 
 def serve(app: FastAPI, settings: Settings, on_start: Callable[[str], None] | None = None) -> None:
-    """Run the application until it is told to stop by SIGINT or SIGTERM.
-
-    Parameters
-    ----------
-    app : FastAPI
-        Result of `create_app`.
-    settings : Settings
-        Address and limits.
-    on_start : callable, optional
-        Called with the address once the server listens.
-    """
+    """Run the application until SIGINT or SIGTERM; `on_start` is told its address."""
     config = uvicorn.Config(
         app,
         host=settings.host,

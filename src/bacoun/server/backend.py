@@ -19,17 +19,7 @@ from bacoun.web.errors import ApiError
 
 
 class Backend:
-    """The parts of a running server that routes share.
-
-    Parameters
-    ----------
-    catalog : Catalog
-        The models that can be named.
-    settings : Settings
-        Number of workers and limits.
-    work : callable, optional
-        What a worker process does, as `score_jobs`.
-    """
+    """The parts of a running server that routes share; `work` is what a worker process does."""
 
     def __init__(
         self, catalog: Catalog, settings: Settings, work: Callable[..., None] = score_jobs

@@ -35,16 +35,9 @@ class Error(BaseModel):
 
 
 def answers(*refusals: int, of: Any = dict[str, Any], also: tuple[str, ...] = ()) -> Responses:
-    """What an address answers.
+    """What an address answers, and the `refusals` beside those that are possible everywhere.
 
-    Parameters
-    ----------
-    *refusals : int
-        Statuses of errors, beside those that are possible everywhere.
-    of : type, optional
-        Model of an answer in JSON; None: FastAPI sees by itself what is answered.
-    also : tuple of str
-        Other media types of the answer.
+    The answer is JSON `of` a type, or of `also` other media types; None: FastAPI sees it by itself.
     """
     content = {each: {"schema": {"type": "string"}} for each in also}
     if of is not None:

@@ -36,15 +36,7 @@ _SENTENCES = {
 
 
 class ApiError(Exception):
-    """A request that is answered with an error.
-
-    Parameters
-    ----------
-    status : int
-        HTTP status.
-    message : str
-        One sentence: what was expected, what came, what to do.
-    """
+    """A request that is answered with an error: one sentence, and a status of HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ class Scored:
     """Some rows of a scored table, as a table or as records."""
 
     whole: pd.DataFrame
-    rows: slice = slice(None)
+    rows: slice = field(default_factory=lambda: slice(None))
     # All rows of the table as records; called only if records are asked for.
     all_records: Callable[[], list[dict[str, Any]]] | None = None
 

@@ -127,9 +127,6 @@ def routes(backend: Backend) -> APIRouter:
     return router
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 def read(model: LoadedModel, job: Job) -> ScoringRequest:
     """The table in tensors; the answer has all columns of a scored one, or those asked for."""
     n_bytes, length = len(job.body), job.options["header_length"]
@@ -211,9 +208,6 @@ def _from_bytes(content: bytes, datatype: str, name: str) -> list[Any]:
         return values
     except ValueError as error:
         raise ApiError(422, f"the binary data of '{name}' must be {datatype}: {error}.") from None
-
-
-# --- writing --------------------------------------------------------------------------------------
 
 
 def _write(scored: Scored, request: Mapping[str, Any], model: LoadedModel) -> bytes:

@@ -29,8 +29,7 @@ class BatchScorer:
     """Answers jobs; keeps the models that it was asked for."""
 
     def __init__(self, settings: Settings) -> None:
-        self.limits = settings.limits
-        self.models = LoadedModels(settings.watch, settings.watch_inputs)
+        self.limits, self.models = settings.limits, LoadedModels(settings)
 
     def answer(self, jobs: Sequence[Job]) -> list[Answer]:
         """Answers to jobs that are all for the same model, in their order."""

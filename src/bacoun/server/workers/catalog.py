@@ -15,18 +15,10 @@ _DOCUMENT, _TENSORS = "model.json", "model.safetensors"
 
 @dataclass
 class Catalog:
-    """Models by name.
-
-    Parameters
-    ----------
-    models : sequence of Path
-        Folders of models.
-    folders : sequence of Path
-        Folders whose subfolders are models; looked at again for every request.
-    """
+    """Models by name."""
 
     models: Sequence[Path] = ()
-    folders: Sequence[Path] = ()
+    folders: Sequence[Path] = ()  # whose subfolders are models; looked at for every request
     _last_seen: dict[str, Model] = field(default_factory=dict, repr=False)
 
     @classmethod

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from bacoun.files.model_folder import plain
 from bacoun.server.jobs import Model
+from bacoun.server.settings import Settings
 from bacoun.tabular import TableModel
 from bacoun.tabular.encoding import Column
 from bacoun.tabular.typical import shown, typical_row
@@ -65,18 +66,10 @@ class _Failure(NamedTuple):
 
 
 class LoadedModels:
-    """The models that a worker was asked for.
+    """The models that a worker was asked for."""
 
-    Parameters
-    ----------
-    watch : bool
-        Count scored rows in a log beside each model.
-    watch_inputs : bool
-        Also store the rows in that log.
-    """
-
-    def __init__(self, watch: bool = False, watch_inputs: bool = False) -> None:
-        self.watch, self.watch_inputs = watch, watch_inputs
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self._loaded: dict[str, LoadedModel] = {}
         self._failed: dict[str, _Failure] = {}
 
@@ -105,6 +98,7 @@ class LoadedModels:
     def _load(self, model: Model) -> LoadedModel:
         version, table_model = version_of(model.path), TableModel.load(model.path)
         log = None
-        if self.watch:
-            log = Watch.beside(model.path, table_model, version, inputs=self.watch_inputs)
+        if self.settings.watch:
+            inputs = self.settings.watch_inputs
+            log = Watch.beside(model.path, table_model, version, inputs=inputs)
         return LoadedModel(table_model, model.name, model.stamp, version, log)

@@ -46,15 +46,8 @@ class _Ticket:
 class Pool:
     """Worker processes, and the requests that wait for them; lives in one event loop.
 
-    Parameters
-    ----------
-    settings : Settings
-        Number of workers and limits.
-    work : callable
-        What a worker does with its end of a pipe and the settings: lists of jobs come, lists of
-        answers go.
-    on_batch : callable, optional
-        Called with the number of requests in each batch.
+    A worker calls `work` with its end of a pipe, where lists of jobs come and lists of answers go,
+    and with the settings. `on_batch` is told how many requests are scored together.
     """
 
     def __init__(
