@@ -99,7 +99,7 @@ def parse_points(text: str) -> tuple[np.ndarray, np.ndarray]:
 def _method(settings: dict[str, Any]) -> BayesianClassifier:
     """The method that the settings name, with the few epochs that a page can wait for."""
     network = partial(
-        LearnedFeatures, hidden=(64, settings.get("width")), epochs=60, learning_rate=5e-3
+        LearnedFeatures, hidden=(64, settings.get("width", 32)), epochs=60, learning_rate=5e-3
     )
     hmc = partial(HMC, n_draws=200, n_chains=32, n_warmup=30, n_iterations=80)
     seed = settings["seed"]

@@ -39,7 +39,7 @@ class Split(BaseModel):
     data: list[list[Value]]
 
 
-_Records = Annotated[list[dict[str, Value]], Field(min_length=1)]
+_Records: Any = Annotated[list[dict[str, Value]], Field(min_length=1)]
 _Body: Any = Union[*(create_model(key, **{key: _Records}) for key in _KEYS[1:])]
 _BODY = body(
     create_model(_KEYS[0], dataframe_split=Split) | _Body,
