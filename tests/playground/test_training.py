@@ -58,7 +58,9 @@ def test_a_fit_is_followed_kept_refused_and_given_up(run):
             assert (await anext(long))["event"] == "waiting"
             assert (await anext(long))["event"] == "progress"
         # Whoever asks next does not wait for what nobody wants.
-        return await trainer.result({"steps": 1})
+        return await asyncio.wait_for(
+            trainer.result({"steps": 1}), 500
+        )  # not the 1000 of the other
 
     assert json.loads(run(use)) == {"asked": {"steps": 1}}
 
