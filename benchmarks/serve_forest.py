@@ -1,6 +1,6 @@
 """The stack of `bacoun serve`, with a scikit-learn forest in place of the model.
 
-The same gate, routes, pool and worker process; `benchmarks.serve` measures it beside ours.
+The same access checks, routes, pool and worker process; `benchmarks.serve` measures it beside ours.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bacoun.server import pool
+from bacoun.engine.processes import messages
 from bacoun.server.app import create_app, serve
-from bacoun.server.catalog import Catalog
 from bacoun.server.jobs import Answer, Job, Model
 from bacoun.server.settings import Settings
-from bacoun.server.worker import answer_all
+from bacoun.server.workers.catalog import Catalog
 
 
 class OneModel(Catalog):
@@ -46,11 +45,11 @@ class ForestScorer:
         """Predict the rows of all jobs at once, as our worker does."""
         import numpy as np
 
-        from bacoun.server.dialects import tables
+        from bacoun.server.dialects.formats import dump_json, read_rows
 
         if jobs[0].kind != "predict":
             return [Answer(b"{}") for _ in jobs]
-        given: list[Any] = [tables.read_rows(job.body, job.media_type) for job in jobs]
+        given: list[Any] = [read_rows(job.body, job.media_type) for job in jobs]
         columns = [[v for each in given for v in each[name]] for name in self.columns]
         chances = self.forest.predict_proba(np.array(columns, dtype=float).T)
         labels = self.forest.classes_
@@ -61,24 +60,25 @@ class ForestScorer:
         answers, start = [], 0
         for each in given:
             n_rows = len(each[self.columns[0]])
-            body = tables.dump_json({"model": "model", "rows": records[start : start + n_rows]})
+            body = dump_json({"model": "model", "rows": records[start : start + n_rows]})
             answers.append(Answer(body, rows=n_rows))
             start += n_rows
         return answers
 
 
-def run(connection: Connection, settings: Settings) -> None:
+def score_jobs(connection: Connection, settings: Settings) -> None:
     """The worker process."""
-    answer_all(connection, ForestScorer().answer)
+    scorer = ForestScorer()
+    for jobs in messages(connection):
+        connection.send(scorer.answer(jobs))
 
 
 if __name__ == "__main__":
-    import benchmarks.serve_forest
+    from benchmarks.serve_forest import score_jobs as work  # by a name that workers can import
 
-    pool.run = benchmarks.serve_forest.run
     chosen = Settings(port=0, playground=False)
     serve(
-        create_app(OneModel(), chosen),
+        create_app(OneModel(), chosen, work=work),
         chosen,
         lambda address: print(f"listening on {address}", file=sys.stderr, flush=True),
     )

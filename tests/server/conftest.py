@@ -119,7 +119,7 @@ def new():
 def server(folder):
     """A server of both models, one of which has a report, and of the playground."""
     (folder / "tumors" / "report.html").write_text("<!DOCTYPE html><title>t</title>the report")
-    with running(folder, "--watch", BACOUN_DATA="") as started:
+    with running(folder, "--watch", "--timeout", "300", BACOUN_DATA="") as started:
         yield started
 
 
@@ -127,10 +127,22 @@ TOKEN = "correct-horse-battery"
 
 
 @pytest.fixture(scope="session")
-def strict(saved):
-    """A server of one model, with a token, small limits, and little patience."""
-    options = ["--max-body", "20000", "--max-rows", "50", "--no-playground", "--patience", "1"]
-    with running(saved / "iris", *options, BACOUN_TOKEN=TOKEN) as started:
+def strict(saved, tmp_path_factory):
+    """A server of one model, with a token, small limits and little patience, a log and a report."""
+    iris = shutil.copytree(saved / "iris", tmp_path_factory.mktemp("strict") / "iris")
+    (iris / "report.html").write_text("<!DOCTYPE html><title>t</title>the report")
+    options = [
+        "--watch",
+        "--timeout",
+        "300",
+        "--max-body",
+        "20000",
+        "--max-rows",
+        "50",
+        "--client-timeout",
+        "1",
+    ]
+    with running(iris, *options, BACOUN_TOKEN=TOKEN, BACOUN_DATA="") as started:
         yield started
 
 

@@ -24,9 +24,9 @@ from schemathesis.specs.openapi.checks import (
 from tests.server.conftest import TOKEN
 
 from bacoun.server.app import create_app
-from bacoun.server.catalog import Catalog
-from bacoun.server.errors import CODES
 from bacoun.server.settings import Settings
+from bacoun.server.workers.catalog import Catalog
+from bacoun.web.errors import CODES
 
 N_REQUESTS = int(os.environ.get("BACOUN_FUZZ", 0))
 ALLOWED = {"Authorization": f"Bearer {TOKEN}"}

@@ -1,5 +1,6 @@
 """Under load a model is replaced, and a worker is killed, and no request is lost."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -18,29 +19,41 @@ IRIS = load_iris(as_frame=True).frame
 
 @pytest.fixture
 def load(server):
-    """A function that asks two models from 20 threads until told to stop; returns the answers."""
+    """A function that asks two models from 20 threads; returns the answers to one of them.
 
-    def run(while_running):
+    It calls `meanwhile` with a function that waits until a condition on the answers so far is true.
+    """
+
+    def run(meanwhile):
         stop, rows = threading.Event(), IRIS.drop(columns="target").to_dict(orient="records")
+        answers = []
 
         def ask(number):
-            found = []
             with server.client(limits=httpx.Limits(max_connections=1)) as client:
-                while not stop.is_set():
-                    row = rows[(number * 37 + len(found)) % len(rows)]
+                for count in itertools.count():
+                    row = rows[(number * 37 + count) % len(rows)]
                     answer = client.post("/v1/models/iris/predict", json={"rows": [row]})
-                    found.append((row, answer))
+                    answers.append((row, answer))
                     if number % 5 == 0:
                         assert client.get("/v1/models/tumors").status_code == 200
-            return found
+                    if stop.is_set():
+                        return
 
         with ThreadPoolExecutor(20) as pool:
             asked = [pool.submit(ask, number) for number in range(20)]
+
+            def wait_until(is_so):
+                while not is_so(answers):
+                    assert not any(future.done() for future in asked), asked
+                    threading.Event().wait(0.01)
+
             try:
-                while_running()
+                meanwhile(wait_until)
             finally:
                 stop.set()
-            return [each for future in asked for each in future.result()]
+            for future in asked:
+                future.result()
+        return answers
 
     return run
 
@@ -61,15 +74,14 @@ def test_a_killed_worker_loses_no_request(server, load):
     before = workers_of(server)
     assert before
 
-    def kill():
-        for _ in range(2):
-            threading.Event().wait(0.7)
+    def kill(wait_until):
+        for count in (20, 60):
+            wait_until(lambda answers, count=count: len(answers) > count)
             for worker in workers_of(server):
                 os.kill(worker, signal.SIGKILL)
-        threading.Event().wait(0.5)
+        wait_until(lambda answers: len(answers) > 100)
 
     answers = load(kill)
-    assert len(answers) >= 20
     assert {answer.status_code for _, answer in answers} == {200}
     assert not set(before) & set(workers_of(server))
     assert any("done again" in line for line in server.lines)
@@ -79,10 +91,10 @@ def test_a_replaced_model_is_taken_up_and_no_request_is_lost(server, load, folde
     old = TableModel.load(folder / "iris")
     new = TableModel.fit(IRIS, "target", classifier=fast(random_state=1), random_state=1)
 
-    def replace():
-        threading.Event().wait(0.5)
+    def replace(wait_until):
+        wait_until(lambda answers: len(answers) > 20)
         new.save(folder / "iris", overwrite=True)
-        threading.Event().wait(1.5)
+        wait_until(lambda answers: len({answer.json()["version"] for _, answer in answers}) > 1)
 
     answers = load(replace)
     assert {answer.status_code for _, answer in answers} == {200}

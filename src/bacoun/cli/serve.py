@@ -23,7 +23,7 @@ def serve(
     max_body: Annotated[int, typer.Option(min=1000, help="Bytes in a body, at most.")] = 16_000_000,
     max_rows: Annotated[int, typer.Option(min=1, help="Rows in a body, at most.")] = 100_000,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for an answer, at most.")] = 30.0,
-    patience: Annotated[
+    client_timeout: Annotated[
         float, typer.Option(min=0.1, help="Seconds for a client to send headers, or a body.")
     ] = 20.0,
     watch: Annotated[
@@ -54,8 +54,8 @@ def serve(
             f"bacoun serve needs {error.name}, which is not installed. Run pip install "
             "'bacoun[serve]'."
         ) from None
-    from bacoun.server.catalog import Catalog
     from bacoun.server.settings import Limits, Settings
+    from bacoun.server.workers.catalog import Catalog
 
     if watch_inputs and not watch:
         raise ValueError("--watch-inputs stores rows in the log of --watch; pass both.")
@@ -67,7 +67,7 @@ def serve(
         watch=watch,
         watch_inputs=watch_inputs,
         playground=playground,
-        limits=Limits(max_body, max_rows, seconds=timeout, slow_seconds=patience),
+        limits=Limits(max_body, max_rows, seconds=timeout, slow_seconds=client_timeout),
     )
     catalog = Catalog.of(models or [])
 

@@ -24,68 +24,50 @@ from bacoun.boundary import CompactShell, FlowShell
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
 from bacoun.features import LearnedFeatures
-from bacoun.playground.digit_settings import SIDE
+from bacoun.playground.settings import SIDE
 from bacoun.posterior import HMC
 
 _N_MNIST = 6000  # images to learn from; more would take longer than one waits for a page
 _CALIBRATION = 0.25
+_PARTS = ("total", "aleatoric", "model", "ood")
+_SCORES = ("ood_score", "ood_probability", "rows_like_this")
 _INK = 0.15  # shade from which a pixel counts as drawn
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A classifier of digits.
+    """A classifier of digits."""
 
-    Attributes
-    ----------
-    name : str
-        What it learned from.
-    side : int
-        Pixels on each side of its images.
-    examples : ndarray of shape (10, side, side)
-        One image of each digit, from 0 to 1.
-    """
-
-    name: str
-    side: int
+    name: str  # what it learned from
+    side: int  # pixels on each side of its images
     classifier: BaCOUnClassifier
     rule: DeferralRule
-    examples: np.ndarray
+    examples: np.ndarray  # (10, side, side), one image of each digit, from 0 to 1
     accuracy: float
 
 
 def score_digit(settings: dict[str, Any]) -> dict[str, Any]:
-    """Everything that the page shows about one drawing.
-
-    Parameters
-    ----------
-    settings : dict
-        Values of `DigitSettings`.
-    """
+    """Everything that the page shows about one drawing, by the values of `DigitSettings`."""
     reader = _reader(settings["data"])
     image = _drawn(settings, reader)
-    found: Any = reader.classifier.evaluate(image[None].astype(np.float32))
-    predicted = int(found.probabilities[0].argmax())
-    decision, reason = reader.rule.decide(found.ood_score, found.total)
-    parts: Any = reader.classifier.uncertainty(image[None].astype(np.float32), split=True)
-    return {
+    points = image[None].astype(np.float32)
+    scores: Any = reader.classifier.evaluate(points)
+    parts: Any = reader.classifier.uncertainty(points, split=True)
+    decision, reason = reader.rule.decide(scores.ood_score, scores.total)
+    numbers = {name: float(getattr(parts, name)[0]) for name in _PARTS}
+    numbers |= {name: float(getattr(scores, name)[0]) for name in _SCORES}
+    probabilities = scores.probabilities[0]
+    return numbers | {
         "learned_from": reader.name,
         "accuracy": reader.accuracy,
         "side": reader.side,
         "image": np.round(image, 3).tolist(),
-        "prediction": predicted,
-        "probabilities": [float(p) for p in found.probabilities[0]],
-        "total": float(parts.total[0]),
-        "aleatoric": float(parts.aleatoric[0]),
-        "model": float(parts.model[0]),
-        "ood": float(parts.ood[0]),
-        "ood_score": float(found.ood_score[0]),
+        "prediction": int(probabilities.argmax()),
+        "probabilities": probabilities.tolist(),
         "ood_threshold": reader.rule.ood_threshold,
-        "ood_probability": float(found.ood_probability[0]),
-        "rows_like_this": float(found.rows_like_this[0]),
         "decision": str(decision[0]),
         "reason": str(reason[0]),
-        "because": _because(str(reason[0]), found.probabilities[0], reader),
+        "because": _because(str(reason[0]), probabilities, reader),
         "max_total": float(np.log(10)),
     }
 
@@ -113,7 +95,7 @@ def _drawn(settings: dict[str, Any], reader: Reader) -> np.ndarray:
     """The image (side, side) that is classified, with all changes made."""
     image = reader.examples[settings["example"]]
     if settings["image"]:
-        shades = np.array([int(each, 16) for each in settings["image"]]) / 15
+        shades = np.array([int(shade, 16) for shade in settings["image"]]) / 15
         image = centered(shades.reshape(SIDE, SIDE), reader.side)
     if settings["amount"] > 0:
         image = morphed(image, reader.examples[settings["morph"]], settings["amount"])
@@ -178,13 +160,9 @@ def _reader(data: str) -> Reader:
     if data == "mnist" and not at_hand:
         raise ValueError("MNIST is not at hand; set BACOUN_DATA to a folder that has mnist/.")
     if data == "digits" or not at_hand:
-        return _fitted("scikit-learn's digits", *_small_digits())
+        digits = load_digits()
+        return _fitted("scikit-learn's digits", digits.images / 16, digits.target)
     return _fitted("MNIST", *_mnist(folder))
-
-
-def _small_digits() -> tuple[np.ndarray, np.ndarray]:
-    digits = load_digits()
-    return digits.images / 16, digits.target
 
 
 def _mnist(folder: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -210,31 +188,25 @@ def _fitted(name: str, images: np.ndarray, labels: np.ndarray) -> Reader:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a quick fit, for a page
         classifier.fit(train, known)
-    found = classifier.evaluate(held_out)
-    predicted = found.probabilities.argmax(axis=1)
+    scores = classifier.evaluate(held_out)
+    correct = scores.probabilities.argmax(axis=1) == truth
     rule = DeferralRule.calibrate(
-        found.ood_score, found.total, predicted == truth, max_error_probability=0.2
+        scores.ood_score, scores.total, correct, max_error_probability=0.2
     )
-    typical = [_typical(train[known == k], classifier) for k in range(10)]
-    accuracy = float((predicted == truth).mean())
-    return Reader(name, images.shape[1], classifier, rule, np.stack(typical), accuracy)
+    examples = np.stack([_most_familiar(train[known == k], classifier) for k in range(10)])
+    return Reader(name, images.shape[1], classifier, rule, examples, float(correct.mean()))
 
 
-def _typical(images: np.ndarray, classifier: BaCOUnClassifier) -> np.ndarray:
-    """The image (side, side) of one digit that is the most familiar."""
+def _most_familiar(images: np.ndarray, classifier: BaCOUnClassifier) -> np.ndarray:
     score = classifier.evaluate(images).ood_score
     return images[score.argmin()].astype(float)
 
 
 def _classifier(large: bool) -> BaCOUnClassifier:
-    network = LearnedFeatures(
-        epochs=10 if large else 25,
-        learning_rate=2e-3,
-    )
     flows = FlowShell(epochs=15 if large else 30, blocks=3, hidden=32)
     return BaCOUnClassifier(
         boundary=CompactShell(shell=flows),
-        features=network,
+        features=LearnedFeatures(epochs=10 if large else 25, learning_rate=2e-3),
         posterior=HMC(n_draws=100, n_chains=16, n_warmup=15, n_iterations=25),
         n_boundary=1500 if large else 800,
         random_state=0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,24 +26,16 @@ _MEANS = 2 * np.array([[0.0, 2.0], [-math.sqrt(3), -1.0], [math.sqrt(3), -1.0]])
 
 
 def fit_plane(settings: dict[str, Any]) -> dict[str, Any]:
-    """Fit one method to one data set.
+    """Fit one method to one data set, by one of the `PlaneSettings.fits`.
 
-    Parameters
-    ----------
-    settings : dict
-        Result of `PlaneSettings.fit_of`.
-
-    Returns
-    -------
-    dict
-        Plain values: the "points" and "labels", the "edge" points, the "extent" of the maps, and
-        "maps", from the lowest row up; uncertainties are in nats.
+    Returns plain values: the "points" and "labels", the "edge" points, the "extent" of the maps,
+    and "maps", from the lowest row up; uncertainties are in nats.
     """
     started = time.perf_counter()
     points, labels = make_points(settings)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = _METHODS[settings["method"]](settings).fit(points, labels)
+        model = _method(settings).fit(points, labels)
     seconds = time.perf_counter() - started
     grid, extent = _grid(points)
     maps = _maps(model, grid)
@@ -57,8 +50,8 @@ def fit_plane(settings: dict[str, Any]) -> dict[str, Any]:
         "size": _GRID,
         "accuracy": float(model.score(points, labels)),
         "seconds": round(seconds, 2),
-        "notes": [str(each.message) for each in caught if each.category is ConvergenceWarning],
-        "maps": {name: np.round(each, 4).tolist() for name, each in maps.items()},
+        "notes": [str(note.message) for note in caught if note.category is ConvergenceWarning],
+        "maps": {name: np.round(values, 4).tolist() for name, values in maps.items()},
     }
 
 
@@ -84,7 +77,7 @@ def make_points(settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 def parse_points(text: str) -> tuple[np.ndarray, np.ndarray]:
     """Points that were clicked: "class,x,y" with semicolons between them."""
-    rows = [each.split(",") for each in text.split(";") if each]
+    rows = [point.split(",") for point in text.split(";") if point]
     try:
         values = np.array([[float(number) for number in row] for row in rows]).reshape(-1, 3)
     except ValueError:
@@ -103,74 +96,48 @@ def parse_points(text: str) -> tuple[np.ndarray, np.ndarray]:
 # --- methods --------------------------------------------------------------------------------------
 
 
-def _network(settings: dict[str, Any], **others: Any) -> LearnedFeatures:
-    return LearnedFeatures(hidden=(64, settings["width"]), epochs=60, learning_rate=5e-3, **others)
-
-
-def _hmc(settings: dict[str, Any]) -> HMC:
-    return HMC(
-        n_draws=200, n_chains=32, n_warmup=30, n_iterations=80, prior_scale=settings["prior"]
+def _method(settings: dict[str, Any]) -> BayesianClassifier:
+    """The method that the settings name, with the few epochs that a page can wait for."""
+    network = partial(
+        LearnedFeatures, hidden=(64, settings.get("width", 32)), epochs=60, learning_rate=5e-3
     )
-
-
-def _bacoun(settings: dict[str, Any]) -> BayesianClassifier:
+    hmc = partial(HMC, n_draws=200, n_chains=32, n_warmup=30, n_iterations=80)
+    seed = settings["seed"]
+    match settings["method"]:
+        case "nlm":
+            posterior = hmc(prior_scale=settings["prior"])
+            return NLM(features=network(), posterior=posterior, random_state=seed)
+        case "mc-dropout":
+            dropout = network(dropout=0.2, patience=None)
+            return MCDropout(network=dropout, n_draws=100, random_state=seed)
+        case "ensemble":
+            return DeepEnsemble(network=network(patience=None), n_members=5, random_state=seed)
+        case "gp":
+            return GP(n_inducing=50, n_iterations=300, n_draws=100, random_state=seed)
+        case "paper":
+            radius = 3.0 * settings["radius"]
+            boundary = FlowShell(
+                epochs=40,
+                radii=(radius, radius + 0.1),
+                per_class=False,
+                batch_norm=True,
+                jitter=0.0,
+                patience=None,
+                drop_overlap=False,
+            )
+            features = network(joint_softmax=True, edge_weight=1.0, patience=None)
+        case _:
+            factors = (settings["radius"],)
+            boundary = FlowShell(epochs=120, blocks=4, hidden=32, factors=factors)
+            features = network()
     return BaCOUnClassifier(
-        boundary=FlowShell(epochs=120, blocks=4, hidden=32, factors=(settings["radius"],)),
-        features=_network(settings),
-        posterior=_hmc(settings),
-        ood_prior=settings["doubt"],
+        boundary=boundary,
+        features=features,
+        posterior=hmc(prior_scale=settings["prior"]),
+        ood_prior=settings.get("doubt", 0.0),
         n_boundary=settings["edge"],
-        random_state=settings["seed"],
+        random_state=seed,
     )
-
-
-def _paper(settings: dict[str, Any]) -> BayesianClassifier:
-    """The paper's method, in the few epochs that a page can wait for."""
-    radius = 3.0 * settings["radius"]
-    return BaCOUnClassifier(
-        boundary=FlowShell(
-            epochs=40,
-            radii=(radius, radius + 0.1),
-            per_class=False,
-            batch_norm=True,
-            jitter=0.0,
-            patience=None,
-            drop_overlap=False,
-        ),
-        features=_network(settings, joint_softmax=True, edge_weight=1.0, patience=None),
-        posterior=_hmc(settings),
-        ood_prior=0.0,
-        n_boundary=settings["edge"],
-        random_state=settings["seed"],
-    )
-
-
-def _nlm(settings: dict[str, Any]) -> BayesianClassifier:
-    return NLM(features=_network(settings), posterior=_hmc(settings), random_state=settings["seed"])
-
-
-def _mc_dropout(settings: dict[str, Any]) -> BayesianClassifier:
-    network = _network(settings, dropout=0.2, patience=None)
-    return MCDropout(network=network, n_draws=100, random_state=settings["seed"])
-
-
-def _ensemble(settings: dict[str, Any]) -> BayesianClassifier:
-    network = _network(settings, patience=None)
-    return DeepEnsemble(network=network, n_members=5, random_state=settings["seed"])
-
-
-def _gp(settings: dict[str, Any]) -> BayesianClassifier:
-    return GP(n_inducing=50, n_iterations=300, n_draws=100, random_state=settings["seed"])
-
-
-_METHODS = {
-    "bacoun": _bacoun,
-    "paper": _paper,
-    "nlm": _nlm,
-    "mc-dropout": _mc_dropout,
-    "ensemble": _ensemble,
-    "gp": _gp,
-}
 
 
 # --- maps -----------------------------------------------------------------------------------------
@@ -189,20 +156,14 @@ def _grid(points: np.ndarray) -> tuple[np.ndarray, list[float]]:
 
 def _maps(model: BayesianClassifier, grid: np.ndarray) -> dict[str, np.ndarray]:
     """Probabilities by class, and uncertainty split as far as the method can."""
-    probabilities = model.predict_proba(grid)
+    maps = {f"p{k}": values for k, values in enumerate(model.predict_proba(grid).T)}
     if isinstance(model, BaCOUnClassifier):
         parts = model.uncertainty(grid, split=True)
-        model_part, ood = parts.model, parts.ood
+        maps |= {"model": parts.model, "ood": parts.ood}
     else:
         parts = model.uncertainty(grid)
-        model_part, ood = parts.epistemic, np.zeros(len(grid))
-    found = {f"p{k}": each for k, each in enumerate(probabilities.T)}
-    return found | {
-        "total": parts.total,
-        "aleatoric": parts.aleatoric,
-        "model": model_part,
-        "ood": ood,
-    }
+        maps |= {"model": parts.epistemic, "ood": np.zeros(len(grid))}
+    return maps | {"total": parts.total, "aleatoric": parts.aleatoric}
 
 
 def _edge(model: BayesianClassifier, seed: int) -> list[list[float]]:

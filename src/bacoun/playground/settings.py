@@ -1,4 +1,4 @@
-"""Settings of the playground, as they stand in the address of the page."""
+"""Settings of the two pages, as they stand in their addresses."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ Data = Literal["gmm", "moons", "rings", "points"]
 Method = Literal["bacoun", "paper", "nlm", "mc-dropout", "ensemble", "gp"]
 MAX_POINTS = 400
 MAX_CLASSES = 4
+SIDE = 28  # pixels of a drawing
 
 # Which sliders change the fit of a method; others leave its address, and its fit, as they are.
 SLIDERS: dict[str, tuple[str, ...]] = {
@@ -23,7 +24,7 @@ SLIDERS: dict[str, tuple[str, ...]] = {
 
 
 class PlaneSettings(BaseModel):
-    """What is fitted, and shown."""
+    """What is fitted to points in the plane, and shown."""
 
     data: Annotated[Data, Field(description="Data set; 'points' are those of the address.")] = "gmm"
     points: Annotated[
@@ -50,13 +51,33 @@ class PlaneSettings(BaseModel):
         float, Field(ge=0.05, le=10, description="Standard deviation of the prior of the weights.")
     ] = 1.0
 
-    def fit_of(self, method: str) -> dict[str, Any]:
-        """What the fit of one method depends on."""
-        names = ("data", "seed", "points" if self.data == "points" else "n")
-        return {"method": method} | {
-            name: getattr(self, name) for name in (*names, *SLIDERS[method])
-        }
+    def fits(self) -> list[dict[str, Any]]:
+        """What the fit of each method shown, one or two, depends on."""
+        data = {"data", "seed", "points" if self.data == "points" else "n"}
+        return [
+            {"method": method} | self.model_dump(include=data | set(SLIDERS[method]))
+            for method in (self.a, self.b)
+            if method
+        ]
 
-    def methods(self) -> list[str]:
-        """One method, or two."""
-        return [self.a, *([self.b] if self.b else [])]
+
+class DigitSettings(BaseModel):
+    """A drawing, and what is done to it."""
+
+    image: Annotated[
+        str,
+        Field(
+            pattern=rf"^([0-9a-f]{{{SIDE * SIDE}}})?$",
+            description=f"Your drawing: {SIDE} rows of {SIDE} shades, 0 to f; none: an example.",
+        ),
+    ] = ""
+    example: Annotated[int, Field(ge=0, le=9, description="Digit to start from.")] = 3
+    rotate: Annotated[float, Field(ge=-180, le=180, description="Degrees.")] = 0.0
+    blur: Annotated[float, Field(ge=0, le=4, description="Standard deviation in pixels.")] = 0.0
+    noise: Annotated[float, Field(ge=0, le=1, description="Standard deviation of shades.")] = 0.0
+    morph: Annotated[int, Field(ge=0, le=9, description="Digit to morph into.")] = 8
+    amount: Annotated[float, Field(ge=0, le=1, description="How far it is morphed.")] = 0.0
+    data: Annotated[
+        Literal["auto", "mnist", "digits"],
+        Field(description="What was learned from: MNIST, or scikit-learn's digits."),
+    ] = "auto"

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
-import signal
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,9 +15,10 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bacoun.server.errors import ApiError
+from bacoun.engine.processes import Child, messages
+from bacoun.web.errors import ApiError
 
-_MAX_WAITING = 16
+_MAX_WAITING = 16  # beside the fit that runs
 _MAX_KEPT = 64
 _ATTEMPTS = 3
 _SECONDS_BETWEEN_NEWS = 0.1
@@ -35,15 +33,7 @@ class _CanceledError(Exception):
 
 
 def run(connection: Connection, task: str) -> None:
-    """In the process: do tasks, given as JSON, until the other end is closed.
-
-    Parameters
-    ----------
-    task : str
-        The function to call, as "module:name". It takes and returns plain values.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    """In the process: do the task, "module:name", with settings that come through the pipe."""
     from bacoun.engine.progress import progress_to
 
     module, _, name = task.partition(":")
@@ -59,16 +49,12 @@ def run(connection: Connection, task: str) -> None:
             last = time.monotonic()
             connection.send({"event": "progress", "step": step, "done": done, "planned": planned})
 
-    while True:
-        try:
-            asked = connection.recv()
-        except (EOFError, OSError):
-            return
-        if asked is None:  # a fit was canceled just as it ended
+    for settings in messages(connection):
+        if settings is None:  # a fit was canceled just as it ended
             continue
         try:
             with progress_to(tell):
-                result = json.dumps(function(asked), separators=(",", ":"), allow_nan=False)
+                result = json.dumps(function(settings), separators=(",", ":"), allow_nan=False)
             connection.send({"event": "done", "result": result})
         except (_CanceledError, EOFError, BrokenPipeError):  # or the server is gone
             with suppress(OSError):
@@ -79,109 +65,101 @@ def run(connection: Connection, task: str) -> None:
 
 @dataclass(eq=False)
 class _Fit:
-    asked: dict[str, Any]
-    events: list[asyncio.Queue[Event]] = field(default_factory=list)
+    settings: dict[str, Any]
+    listeners: list[asyncio.Queue[Event]] = field(default_factory=list)
     last: Event = field(default_factory=lambda: {"event": "waiting"})
+    is_wanted: bool = True
+    working: asyncio.Task[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.last["event"] not in ("waiting", "progress")
 
     def publish(self, event: Event) -> None:
         self.last = event
-        for queue in self.events:
+        for queue in self.listeners:
             queue.put_nowait(event)
 
 
 class Trainer:
-    """Fits on demand.
+    """Fits on demand, by the function "module:name", which takes and returns plain values.
 
-    Parameters
-    ----------
-    task : str
-        What is done, as "module:name"; see `run`.
-    give_up : bool
-        Cancel what nobody waits for.
+    With `give_up`, what nobody waits for is canceled.
     """
 
     def __init__(self, task: str, give_up: bool = True) -> None:
-        self.task, self.give_up = task, give_up
-        self._results: OrderedDict[str, str] = OrderedDict()
-        self._fits: dict[str, _Fit] = {}
-        self._order: list[str] = []
-        self._working: asyncio.Task[None] | None = None
-        self._process: Any = None
-        self._connection: Connection | None = None
+        self.give_up = give_up
+        self._child, self._turn = Child(run, task), asyncio.Lock()
+        self._fits: dict[str, _Fit] = {}  # the running one, those that wait, and some that are done
 
     async def warm_up(self) -> None:
         """Start the process, which imports torch, before anybody waits for it."""
-        await asyncio.to_thread(self._ready)
+        await asyncio.to_thread(self._child.connect)
 
-    async def result(self, asked: dict[str, Any]) -> str:
+    async def close(self) -> None:
+        """End the process."""
+        await asyncio.to_thread(self._child.stop)
+
+    async def result(self, settings: dict[str, Any]) -> str:
         """The result as JSON; waits until it is there."""
-        async for event in self.follow(asked):
+        async for event in self.follow(settings):
             if event["event"] == "done":
                 return str(event["result"])
             if event["event"] == "refused":
                 raise ApiError(422, event["message"])
         raise ApiError(503, "the fit was stopped; try again.")
 
-    async def follow(self, asked: dict[str, Any]) -> AsyncIterator[Event]:
-        """Events of a fit: progress, at last "done" with the result, or "refused"."""
-        key = json.dumps(asked, sort_keys=True)
-        if key in self._results:
-            self._results.move_to_end(key)
-            yield {"event": "done", "result": self._results[key]}
-            return
+    async def follow(self, settings: dict[str, Any]) -> AsyncIterator[Event]:
+        """Events of a fit: progress, at last "done" with the result, "refused" or "canceled"."""
+        key = json.dumps(settings, sort_keys=True)
+        fit = self._fits.get(key) or self._begin(key, settings)
         queue: asyncio.Queue[Event] = asyncio.Queue()
-        for _ in range(_ATTEMPTS):
-            fit = self._fits.get(key) or self._enqueue(key, asked)
-            fit.events.append(queue)
-            try:
-                yield fit.last
-                while (event := await queue.get())["event"] == "progress":
-                    yield event
-            finally:
-                fit.events.remove(queue)
-            if event["event"] != "canceled":  # because the last one who waited had left
+        queue.put_nowait(fit.last)
+        fit.listeners.append(queue)
+        try:
+            while (event := await queue.get())["event"] in ("waiting", "progress"):
                 yield event
-                return
+            yield event
+        finally:
+            fit.listeners.remove(queue)
+            if self.give_up and not fit.listeners and not fit.is_over:
+                fit.is_wanted = False
+                self._forget(key, fit)  # who asks from now on gets a new one
 
-    def _enqueue(self, key: str, asked: dict[str, Any]) -> _Fit:
-        self._order = [each for each in self._order if self._is_wanted(each)]
-        if len(self._order) >= _MAX_WAITING:
+    def _begin(self, key: str, settings: dict[str, Any]) -> _Fit:
+        if sum(not fit.is_over for fit in self._fits.values()) > _MAX_WAITING:
             raise ApiError(503, "too many fits are waiting; try again in a moment.")
-        fit = self._fits[key] = _Fit(asked)
-        self._order.append(key)
-        if self._working is None or self._working.done():
-            self._working = asyncio.create_task(self._work())
+        fit = self._fits[key] = _Fit(settings)
+        fit.working = asyncio.create_task(self._work(key, fit))
         return fit
 
-    def _is_wanted(self, key: str) -> bool:
-        if self._fits[key].events or not self.give_up:
-            return True
-        del self._fits[key]
-        return False
-
-    async def _work(self) -> None:
-        """Do what waits, in its order."""
-        while self._order:
-            await asyncio.sleep(0)  # whoever asked has to be listening by now
-            key = self._order.pop(0)
-            fit = self._fits[key]
-            try:
-                event = await self._fit(fit)
-            except (EOFError, OSError):
-                self.close()
-                event = {"event": "canceled"}
-            if event["event"] == "done":
-                self._results[key] = event["result"]
-                while len(self._results) > _MAX_KEPT:
-                    self._results.popitem(last=False)
+    def _forget(self, key: str, fit: _Fit) -> None:
+        if self._fits.get(key) is fit:
             del self._fits[key]
-            fit.publish(event)
+
+    async def _work(self, key: str, fit: _Fit) -> None:
+        """Fit once it is its turn, again if the process dies."""
+        event: Event = {"event": "canceled"}
+        async with self._turn:
+            for _ in range(_ATTEMPTS):
+                if not fit.is_wanted or event["event"] != "canceled":
+                    break
+                try:
+                    event = await self._fit(fit)
+                except (EOFError, OSError):
+                    await self.close()
+        if event["event"] != "done":
+            self._forget(key, fit)
+        fit.publish(event)
+        done = [key for key, each in self._fits.items() if each.is_over]
+        for oldest in done[:-_MAX_KEPT]:
+            del self._fits[oldest]
 
     async def _fit(self, fit: _Fit) -> Event:
         """The last event of one fit."""
-        connection = await asyncio.to_thread(self._ready)
-        connection.send(fit.asked)
-        ends, told = time.monotonic() + _SECONDS_TO_FIT, False
+        connection = await asyncio.to_thread(self._child.connect)
+        connection.send(fit.settings)
+        ends, is_told = time.monotonic() + _SECONDS_TO_FIT, False
         while True:
             if await asyncio.to_thread(connection.poll, 0.2):
                 event: Event = connection.recv()
@@ -190,27 +168,6 @@ class Trainer:
                 fit.publish(event)
             elif time.monotonic() > ends:  # it does not listen
                 raise EOFError
-            if not told and self.give_up and not fit.events:
+            if not fit.is_wanted and not is_told:
                 connection.send(None)
-                ends, told = time.monotonic() + _SECONDS_TO_GIVE_UP, True
-
-    def _ready(self) -> Connection:
-        """The pipe to a process that lives."""
-        if self._connection is None or not self._process.is_alive():
-            self.close()
-            context = multiprocessing.get_context("spawn")
-            here, there = context.Pipe()
-            self._process = context.Process(target=run, args=(there, self.task), daemon=True)
-            self._process.start()
-            there.close()
-            self._connection = here
-        return self._connection
-
-    def close(self) -> None:
-        """End the process."""
-        if self._connection is not None:
-            with suppress(OSError):
-                self._connection.close()
-            self._process.kill()
-            self._process.join()
-            self._connection = None
+                ends, is_told = time.monotonic() + _SECONDS_TO_GIVE_UP, True

@@ -1,4 +1,4 @@
-"""The application: `create_app` puts gate, routes and pages together, `serve` runs it."""
+"""The application: `create_app` puts access, routes and pages together, `serve` runs it."""
 
 from __future__ import annotations
 
@@ -11,52 +11,35 @@ from importlib.metadata import version
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI
 
-from bacoun.server.catalog import Catalog
-from bacoun.server.errors import CODES, MEDIA_TYPE, ApiError, error_body
-from bacoun.server.gate import Gate
-from bacoun.server.http_protocol import protocol_with
-from bacoun.server.routes.open_inference import open_inference_routes
-from bacoun.server.routes.pages import add_static_files, page_routes
-from bacoun.server.routes.playground import playground_routes
-from bacoun.server.routes.scoring import health_routes, scoring_routes
-from bacoun.server.service import Service
+from bacoun.playground.routes import playground_routes
+from bacoun.server.backend import Backend
+from bacoun.server.dialects import DIALECTS
+from bacoun.server.http.access import Access
+from bacoun.server.http.monitoring import monitoring_routes
+from bacoun.server.http.protocol import protocol_with
+from bacoun.server.pages.routes import add_static_files, page_routes
 from bacoun.server.settings import Settings
+from bacoun.server.workers.catalog import Catalog
+from bacoun.web.errors import handle_errors
 
 _STOP_SECONDS = 30
-_SENTENCES = {
-    404: "there is nothing at this address; see /docs.",
-    405: "this address knows other methods; see /docs.",
-}
 
 
-def create_app(catalog: Catalog, settings: Settings) -> FastAPI:
-    """The service as an ASGI application.
-
-    Parameters
-    ----------
-    catalog : Catalog
-        The models that can be named.
-    settings : Settings
-        Who may ask, and how much.
-    """
-    service = Service(catalog, settings)
+def create_app(catalog: Catalog, settings: Settings, **options: Any) -> FastAPI:
+    """The service as an ASGI application; the arguments are those of `Backend`."""
+    backend = Backend(catalog, settings, **options)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service.pool.start()
-        preparing = asyncio.create_task(_prepare(service))
+        backend.pool.start()
+        preparing = asyncio.create_task(_prepare(backend))
         try:
             yield
         finally:
             preparing.cancel()
-            for trainer in service.trainers:
-                trainer.close()
-            await asyncio.to_thread(service.pool.close)
+            await backend.pool.close()
 
     app = FastAPI(
         title="bacoun",
@@ -66,67 +49,26 @@ def create_app(catalog: Catalog, settings: Settings) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.add_middleware(Gate, settings=settings, metrics=service.metrics)
-    _handle_errors(app)
-    for routes in (scoring_routes, open_inference_routes, health_routes, page_routes):
-        app.include_router(routes(service))
+    app.add_middleware(Access, settings=settings, metrics=backend.metrics)
+    handle_errors(app)
+    for dialect in DIALECTS.values():
+        app.include_router(dialect.routes(backend))
+    app.include_router(monitoring_routes(backend))
+    app.include_router(page_routes(backend))
     if settings.playground:
-        app.include_router(playground_routes(service))
+        app.include_router(playground_routes())
     add_static_files(app)
     return app
 
 
-async def _prepare(service: Service) -> None:
-    for trainer in service.trainers[:1]:  # the playground, which is what people open first
-        await trainer.warm_up()
-    for answer in await service.prepare():
+async def _prepare(backend: Backend) -> None:
+    for answer in await backend.prepare():
         if answer.status != 200:
             print(f"bacoun: {answer.body.decode()}", file=sys.stderr, flush=True)
 
 
-def _handle_errors(app: FastAPI) -> None:
-    """Errors of one shape, wherever they come from."""
-
-    @app.exception_handler(ApiError)
-    async def refused(request: Request, error: ApiError) -> Response:
-        # The rest of a body that was not read would be taken for the next request.
-        headers = {"Connection": "close"} if error.status in (408, 413) else {}
-        if error.status == 503:
-            headers["Retry-After"] = "1"
-        return _error(error.status, str(error), headers)
-
-    @app.exception_handler(HTTPException)
-    async def http_error(request: Request, error: HTTPException) -> Response:
-        status = error.status_code if error.status_code in CODES else 400
-        return _error(status, _SENTENCES.get(status, str(error.detail)), dict(error.headers or {}))
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = " ".join(str(part) for part in first["loc"])
-        return _error(422, f"{where}: {first['msg']}.", {})
-
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> Response:
-        return _error(500, "something went wrong; the server's log has more.", {})
-
-
-def _error(status: int, message: str, headers: dict[str, str]) -> Response:
-    return Response(error_body(status, message), status, headers, MEDIA_TYPE)
-
-
 def serve(app: FastAPI, settings: Settings, on_start: Callable[[str], None] | None = None) -> None:
-    """Run the application until it is told to stop by SIGINT or SIGTERM.
-
-    Parameters
-    ----------
-    app : FastAPI
-        Result of `create_app`.
-    settings : Settings
-        Address and limits.
-    on_start : callable, optional
-        Called with the address once the server listens.
-    """
+    """Run the application until SIGINT or SIGTERM; `on_start` is told its address."""
     config = uvicorn.Config(
         app,
         host=settings.host,

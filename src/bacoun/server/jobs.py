@@ -6,22 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bacoun.server.errors import MEDIA_TYPE, error_body
+from bacoun.web.errors import MEDIA_TYPE, error_body
 
 
 @dataclass(frozen=True)
 class Model:
-    """A saved model, as it was on disk when a request came.
-
-    Attributes
-    ----------
-    name : str
-        By which requests name it.
-    path : str
-        Its folder.
-    stamp : tuple of int
-        Changes when the folder is replaced.
-    """
+    """A saved model: name, folder, and a stamp that changes when the folder is replaced."""
 
     name: str
     path: str
@@ -30,27 +20,13 @@ class Model:
 
 @dataclass(frozen=True)
 class Job:
-    """A request for a worker.
+    """A request for a worker."""
 
-    Attributes
-    ----------
-    kind : str
-        What is to be done; a key of `Scorer`'s table.
-    model : Model
-        The model to use.
-    body : bytes
-        As it came.
-    media_type : str
-        Of the body.
-    options : dict
-        Plain values, such as the query.
-    """
-
-    kind: str
+    kind: str  # what is to be done: a key of `DIALECTS` or of `QUESTIONS`
     model: Model
     body: bytes = b""
-    media_type: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    media_type: str = ""  # of the body
+    options: Mapping[str, Any] = field(default_factory=dict)  # plain values, such as the query
 
 
 @dataclass(frozen=True)

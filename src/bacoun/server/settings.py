@@ -8,70 +8,31 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may cost.
-
-    Attributes
-    ----------
-    body_bytes : int
-        Size of a body.
-    rows : int
-        Rows in a body.
-    explained_rows : int
-        Rows in a body whose deferral is to be explained in words.
-    seconds : float
-        From the end of the body until the answer.
-    slow_seconds : float
-        Until the headers of a request are complete, and until its body is; also the time in which
-        a client must read on in its answer.
-    waiting : int
-        Requests that wait for a worker, of each model.
-    held_bytes : int
-        Bodies that are being received or wait and answers that are being sent, all together.
-    connections : int
-        Open connections; more are answered 503. Each is an open file of the server.
-    """
+    """What a request may cost."""
 
     body_bytes: int = 16_000_000
     rows: int = 100_000
-    explained_rows: int = 1000
-    seconds: float = 30.0
+    explained_rows: int = 1000  # if their deferral is to be explained in words
+    seconds: float = 30.0  # from the end of the body until the answer
+    # Until headers are complete, then until the body is; and for a client to read on in its answer.
     slow_seconds: float = 20.0
-    waiting: int = 2000
+    waiting: int = 2000  # requests that wait for a worker, of each model
+    # Bodies that are being received or wait, or answers that are being sent, all together.
     held_bytes: int = 256_000_000
-    connections: int = 800
+    connections: int = 800  # open files of the server; more connections are answered 503
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the service.
-
-    Attributes
-    ----------
-    host : str
-        Address to listen on.
-    port : int
-        Port to listen on; 0: any free one.
-    token : str, optional
-        Bearer token that requests must carry. None: everybody who reaches the server may ask.
-    n_workers : int
-        Number of processes that score.
-    watch : bool
-        Whether scored rows are counted in a log beside each model; see `bacoun.watching`.
-    watch_inputs : bool
-        Whether that log also stores the rows themselves.
-    playground : bool
-        Whether the playground and the page for digits, which train models, are served.
-    limits : Limits
-        What a request may cost.
-    """
+    """Settings of the service."""
 
     host: str = "127.0.0.1"
-    port: int = 8000
-    token: str | None = None
-    n_workers: int = 1
-    watch: bool = False
-    watch_inputs: bool = False
-    playground: bool = True
+    port: int = 8000  # 0: any free one
+    token: str | None = None  # that requests must carry; None: everybody who reaches it may ask
+    n_workers: int = 1  # processes that score
+    watch: bool = False  # count scored rows in a log beside each model; see `bacoun.watching`
+    watch_inputs: bool = False  # also store the rows in that log
+    playground: bool = True  # serve the pages that train models
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -1,1 +1,17 @@
-"""Dialects: a body -> a table, a scored table -> a body. One module for each protocol."""
+"""Dialects: a body -> a table, a scored table -> a body; one module for each protocol.
+
+A dialect is a module with the addresses that clients ask, `routes`, and what a worker does with a
+body that came there, `read`. Its name here is the kind of job that its routes ask for. In the
+process that accepts requests a dialect imports neither pandas nor torch.
+"""
+
+from __future__ import annotations
+
+from bacoun.server.dialects import mlflow, open_inference, tables
+from bacoun.server.dialects.dialect import Dialect
+
+DIALECTS: dict[str, Dialect] = {
+    "predict": tables,
+    "infer": open_inference,
+    "invocations": mlflow,
+}

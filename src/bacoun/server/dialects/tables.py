@@ -1,213 +1,100 @@
-"""The service's own dialect: JSON rows, CSV, or Arrow IPC streams."""
+"""The service's own dialect: rows as JSON, CSV or Arrow."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import pandas as pd
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
 
-from bacoun.columns.reading import read_csv
-from bacoun.server.dialects.media_types import ARROW, CSV
-from bacoun.server.errors import ApiError
+from bacoun.server.dialects.dialect import ScoringRequest
+from bacoun.server.dialects.formats import ARROW, CSV, MEDIA_TYPES, read_rows, write_rows
+from bacoun.server.http.bodies import accepted_type, media_type_of
+from bacoun.server.jobs import Job
+from bacoun.web.documents import Value, answers, body
+from bacoun.web.errors import ApiError
 
-_EXACT = 2**53  # beyond, not every whole number is a float
-MAX_COLUMNS = 20_000  # of any table
-_SPARSE_CELLS, _SPARSE_FACTOR = 1_000_000, 10  # cells of rows with keys of their own
-_MAX_CELLS = 20_000_000  # of a table whose body is far smaller than itself, as Arrow's may be
+if TYPE_CHECKING:
+    from bacoun.server.backend import Backend
+    from bacoun.server.workers.models import LoadedModel
 
-Columns = dict[str, list[Any]]
-"""A table as lists of plain values by column, which are cheaper to put together than frames."""
-
-
-class Scored:
-    """Some rows of a scored table, as a table or as records.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The whole scored table.
-    rows : slice
-        Which of its rows.
-    all_records : callable
-        Gives the whole table row by row; it is called only if records are asked for.
-    """
-
-    def __init__(
-        self,
-        table: pd.DataFrame,
-        rows: slice,
-        all_records: Callable[[], list[dict[str, Any]]] | None = None,
-    ) -> None:
-        self._table, self._rows = table, rows
-        self._all_records = all_records or partial(to_records, table)
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """The rows as a table."""
-        return self._table.iloc[self._rows]
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries of plain values."""
-        return self._all_records()[self._rows]
+_Because = Annotated[
+    bool, Query(description="Say in words why a row is deferred; takes milliseconds for each.")
+]
+_Inputs = Annotated[
+    bool, Query(description="Repeat the columns of the request, before those that are added.")
+]
 
 
-def read_rows(body: bytes, media_type: str) -> Columns | pd.DataFrame:
-    """The table in a body of one of `MEDIA_TYPES`."""
-    if media_type == CSV:
-        _check_columns(body[: (body.find(b"\n") + 1) or None].count(b",") + 1)
-        return read_csv(body, "the body")
-    if media_type == ARROW:
-        return _read_arrow(body)
-    content = load_json(body)
-    if not isinstance(content, dict) or content.keys() != {"rows"}:
-        raise ApiError(422, 'a JSON body must be {"rows": [{"column": value, ...}, ...]}.')
-    return from_records(content["rows"], "rows")
+class Table(BaseModel):
+    """Rows of a table."""
+
+    rows: list[dict[str, Value]] = Field(min_length=1)
 
 
-def _check_columns(n_columns: int) -> None:
-    if n_columns > MAX_COLUMNS:
-        raise ApiError(413, f"a table may have {MAX_COLUMNS} columns; got {n_columns}.")
+class ScoredTable(BaseModel):
+    """Rows with what a model says about them."""
+
+    model: str
+    version: str
+    rows: list[dict[str, Value]]
 
 
-def write_rows(scored: Scored, media_type: str, model: str, version: str) -> bytes:
-    """A scored table as a body of one of `MEDIA_TYPES`."""
-    if media_type == CSV:
-        return scored.table.to_csv(index=False, lineterminator="\n").encode("utf-8", "replace")
-    if media_type == ARROW:
-        return _write_arrow(scored.table)
-    return dump_json({"model": model, "version": version, "rows": scored.records})
+_TABLE = body(Table, CSV, ARROW, example={"rows": [{"age": 51, "ward": "A"}]})
 
 
-def load_json(body: bytes) -> Any:
-    """Parse JSON strictly: UTF-8, no NaN, no infinity."""
-    try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ApiError(400, "the body must be JSON; it is nested too deeply.") from None
-    except ValueError as error:
-        raise ApiError(
-            400, f"the body must be JSON in UTF-8; reading it failed: {error}."
-        ) from None
+def routes(backend: Backend) -> APIRouter:
+    """Addresses of models."""
+    router = APIRouter(prefix="/v1/models", tags=["score"])
+
+    @router.get("", responses=answers())
+    async def list_models() -> dict[str, Any]:
+        """Names of the models that can be asked."""
+        return {"models": backend.catalog.names()}
+
+    @router.get("/{name}", responses=answers(404))
+    async def describe_model(name: str) -> Response:
+        """Columns, classes, a typical row, and when the model defers."""
+        return await backend.ask("describe", name)
+
+    @router.post(
+        "/{name}/predict",
+        openapi_extra=_TABLE,
+        responses=answers(404, 406, 408, 413, 415, 422, of=ScoredTable, also=(CSV, ARROW)),
+    )
+    async def predict(
+        name: str, request: Request, because: _Because = False, inputs: _Inputs = False
+    ) -> Response:
+        """Classes, uncertainties and decisions for rows of JSON, CSV or Arrow.
+
+        The answer has the format of the request, or the one that `Accept` names.
+        """
+        media_type = media_type_of(request, MEDIA_TYPES)
+        answer = accepted_type(request, MEDIA_TYPES, media_type)
+        options = {"because": because, "inputs": inputs, "answer": answer}
+        return await backend.ask_with_body(request, "predict", name, media_type, **options)
+
+    @router.post("/{name}/check", openapi_extra=_TABLE, responses=answers(404, 408, 413, 415, 422))
+    async def check(name: str, request: Request) -> Response:
+        """What is different about a table, compared with the training table."""
+        media_type = media_type_of(request, MEDIA_TYPES)
+        most = backend.settings.limits.rows
+        return await backend.ask_with_body(request, "check", name, media_type, max_rows=most)
+
+    return router
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON; write null for a missing value")
-
-
-def dump_json(content: Any) -> bytes:
-    """Plain values as JSON, what is not finite as null, timestamps as text."""
-    try:
-        return _dumps(content)
-    except ValueError:
-        return _dumps(_finite(content))
-
-
-def _dumps(content: Any) -> bytes:
-    compact = json.dumps(content, allow_nan=False, separators=(",", ":"), default=str)
-    return compact.encode()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def from_records(rows: Any, name: str) -> Columns:
-    """A table from a list of objects with plain values; `name` is what messages call the list."""
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ApiError(422, f"{name} must be a list of objects, one for each row.")
-    keys, n_given = _all_keys(rows), sum(map(len, rows))
-    if len(keys) * len(rows) > _SPARSE_CELLS + _SPARSE_FACTOR * n_given:
-        raise ApiError(
-            413,
-            f"{name} have {len(keys)} different keys in {len(rows)} rows; give all rows the same.",
-        )
-    return from_columns({key: [row.get(key) for row in rows] for key in keys}, name)
-
-
-def _all_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(key for row in rows for key in row))
-
-
-def from_columns(columns: Columns, name: str) -> Columns:
-    """The same columns, checked; `name` is what messages call them."""
-    lengths = {len(values) for values in columns.values()}
-    if not columns or lengths == {0}:
-        raise ApiError(422, f"{name} must hold at least one row with a value; it has none.")
-    if len(lengths) > 1:
-        raise ApiError(422, f"the columns of {name} must be of equal length.")
-    for key, values in columns.items():
-        if not all(value is None or isinstance(value, str | int | float) for value in values):
+def read(model: LoadedModel, job: Job) -> ScoringRequest:
+    """A table in one of the formats, to be answered in one of them."""
+    rows, options = read_rows(job.body, job.media_type), job.options
+    if options["inputs"]:
+        taken = sorted(set(model.model.added_columns) & set(rows))
+        if taken:
             raise ApiError(
-                422, f"values must be text, numbers, true, false or null; '{key}' has others."
+                422, f"the table already has the column '{taken[0]}'; rename or drop it."
             )
-    return columns
-
-
-def to_frame(columns: Columns) -> pd.DataFrame:
-    """A table; columns of numbers are floats, others stay as they are."""
-    return pd.DataFrame({key: _series(values) for key, values in columns.items()}, copy=False)
-
-
-def _series(values: list[Any]) -> np.ndarray:
-    kinds = {type(value) for value in values}
-    if kinds <= {float, int, type(None)} and float in kinds and _are_exact(values):
-        try:
-            return np.array(values, dtype=float)
-        except OverflowError:  # a whole number beyond all floats is refused with its row
-            pass
-    made = np.empty(len(values), dtype=object)
-    made[:] = values
-    return made
-
-
-def _are_exact(values: list[Any]) -> bool:
-    """Whether whole numbers stay what they are as floats."""
-    return all(not isinstance(value, int) or abs(value) <= _EXACT for value in values)
-
-
-def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """One dictionary of plain values for each row."""
-    columns = {str(name): table[name].tolist() for name in table}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _read_arrow(body: bytes) -> pd.DataFrame:
-    import pyarrow
-
-    try:
-        with pyarrow.ipc.open_stream(pyarrow.BufferReader(body)) as stream:
-            _check_columns(len(stream.schema.names))
-            batches, n_cells = [], 0
-            for batch in stream:  # a column of nulls takes no bytes, however long
-                batches.append(batch)
-                n_cells += batch.num_rows * batch.num_columns
-                if n_cells > _MAX_CELLS:
-                    raise ApiError(413, f"a table may have {_MAX_CELLS} cells; this has more.")
-            table = pyarrow.Table.from_batches(batches, stream.schema)
-        table.validate(full=True)
-        return table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
-    except (pyarrow.ArrowException, OSError, UnicodeError, OverflowError) as error:
-        reason = (str(error).strip().splitlines() or ["unknown reason"])[0][:120].rstrip(".")
-        raise ApiError(
-            400, f"the body must be an Arrow IPC stream; reading it failed: {reason}."
-        ) from None
-
-
-def _write_arrow(scored: pd.DataFrame) -> bytes:
-    import pyarrow
-
-    table = pyarrow.Table.from_pandas(scored, preserve_index=False).replace_schema_metadata()
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    media_type = options["answer"]
+    write = partial(write_rows, media_type=media_type, model=model.name, version=model.version)
+    return ScoringRequest(rows, write, media_type, options["because"], options["inputs"])

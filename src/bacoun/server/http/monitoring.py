@@ -1,0 +1,68 @@
+"""What machines ask about the server: whether it lives, whether it is ready, its metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from bacoun.web.documents import answers
+
+if TYPE_CHECKING:
+    from bacoun.server.backend import Backend
+
+_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Metrics:
+    """Counters of one server, for Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = own = CollectorRegistry()
+        by_path, by_model = ["path"], ["model"]
+        self.requests = Counter("bacoun_requests", "Requests", ["path", "status"], registry=own)
+        self.seconds = Histogram(
+            "bacoun_request_seconds",
+            "Time from the first byte of a request to the end of its answer",
+            by_path,
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self.rows = Counter("bacoun_rows", "Rows scored", by_model, registry=own)
+        self.deferred = Counter("bacoun_deferred_rows", "Rows deferred", by_model, registry=own)
+        together = "Requests that were scored together"
+        self.batch = Histogram("bacoun_batch_requests", together, buckets=_SIZES, registry=own)
+        answered, waiting = "Requests that are being answered", "Requests that wait for a worker"
+        self.active = Gauge("bacoun_active_requests", answered, registry=own)
+        self.waiting = Gauge("bacoun_waiting_requests", waiting, registry=own)
+        self.restarts = Gauge("bacoun_worker_restarts", "Workers that were replaced", registry=own)
+
+
+def monitoring_routes(backend: Backend) -> APIRouter:
+    """Addresses that say how the server is."""
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz", responses=answers())
+    @router.get("/ping", responses=answers(), summary="As MLflow's scoring server names /healthz")
+    async def is_alive() -> dict[str, str]:
+        """Whether the server runs."""
+        return {"status": "ok"}
+
+    @router.get("/readyz", responses=answers())
+    async def is_ready() -> dict[str, str]:
+        """Whether the models are loaded."""
+        backend.check_ready()
+        return {"status": "ready"}
+
+    @router.get("/metrics", response_class=PlainTextResponse, responses=answers(of=None))
+    async def metrics() -> Response:
+        """Counters for Prometheus."""
+        counters = backend.metrics
+        counters.waiting.set(backend.pool.n_waiting)
+        counters.restarts.set(backend.pool.n_restarts)
+        return PlainTextResponse(generate_latest(counters.registry))
+
+    return router

@@ -1,1 +1,0 @@
-"""Routes: one module for each part of the service."""

@@ -1,0 +1,104 @@
+"""Models in the memory of a worker: loaded when asked for, and again when they were replaced."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from bacoun.columns.column import Column
+from bacoun.files.identity import version_of
+from bacoun.files.model_folder import plain
+from bacoun.server.jobs import Model
+from bacoun.server.settings import Settings
+from bacoun.tabular import TableModel
+from bacoun.tabular.typical_row import typical_row
+from bacoun.watching.log import Watch
+
+_AGAIN_SECONDS = 5.0  # until a model that could not be loaded is tried again: it may be a slow copy
+_MAX_LEVELS = 1000
+_QUALITY = ("rows", "training_rows", "calibration_rows", "accuracy", "auc", "ece", "error_bound")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory."""
+
+    model: TableModel
+    name: str
+    stamp: tuple[int, ...]
+    version: str
+    watch: Watch | None = None
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """Everything a client needs to know to ask this model, in plain values."""
+        model, facts, typical = self.model, self.model.facts, typical_row(self.model)
+        return {
+            "name": self.name,
+            "version": self.version,
+            "target": model.target,
+            "classes": [plain(label) for label in model.classes],
+            "columns": [_column(column, typical[column.name]) for column in model.columns],
+            "ignored": dict(model.dropped_columns),
+            "added": model.added_columns,
+            "facts": {key: plain(facts[key]) for key in _QUALITY},
+            "class_counts": plain(facts["classes"]),
+            "rule": model.rule.summary(),
+            "made": dict(model.made),
+        }
+
+
+def _column(column: Column, typical: Any) -> dict[str, Any]:
+    common = {"name": column.name, "kind": column.kind, "typical": typical, "gaps": column.gaps}
+    if column.levels:
+        return common | {"levels": [column.as_cell(level) for level in column.levels[:_MAX_LEVELS]]}
+    low, high = column.as_cell(column.low), column.as_cell(column.high)
+    return common | {"low": low, "high": high, "whole": column.whole}
+
+
+class _Failure(NamedTuple):
+    stamp: tuple[int, ...]
+    message: str
+    at: float
+
+
+class LoadedModels:
+    """The models that a worker was asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._loaded: dict[str, LoadedModel] = {}
+        self._failed: dict[str, _Failure] = {}
+
+    def __getitem__(self, model: Model) -> LoadedModel:
+        """The model; the one loaded before while what replaced it is unreadable."""
+        loaded = self._loaded.get(model.path)
+        if loaded is not None and loaded.stamp == model.stamp:
+            return loaded
+        failure = self._failed.get(model.path)
+        is_known = failure is not None and failure.stamp == model.stamp
+        if failure is None or not is_known or time.monotonic() - failure.at > _AGAIN_SECONDS:
+            try:
+                self._loaded[model.path] = loaded = self._load(model)
+                self._failed.pop(model.path, None)
+                return loaded
+            except Exception as error:  # also what a damaged file makes of code that trusts it
+                message = str(error) or type(error).__name__
+                failure = _Failure(model.stamp, message, time.monotonic())
+                self._failed[model.path] = failure
+                if loaded is not None:
+                    print(f"bacoun: the old model stays: {message}", file=sys.stderr, flush=True)
+        if loaded is None:
+            raise ValueError(failure.message.replace(model.path, model.name))
+        return loaded
+
+    def _load(self, model: Model) -> LoadedModel:
+        version, table_model = version_of(model.path), TableModel.load(model.path)
+        log = None
+        if self.settings.watch:
+            inputs = self.settings.watch_inputs
+            log = Watch.beside(model.path, table_model, version, inputs=inputs)
+        return LoadedModel(table_model, model.name, model.stamp, version, log)

@@ -1,0 +1,77 @@
+"""Questions about a model that score no table: what it is, what it says of one row, a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from bacoun.server.dialects import open_inference
+from bacoun.server.dialects.formats import (
+    check_length,
+    dump_json,
+    read_rows,
+    to_frame,
+    to_records,
+)
+from bacoun.server.jobs import Answer, Job
+from bacoun.server.workers.models import LoadedModel
+from bacoun.tabular.explanation import Explanation
+from bacoun.web.errors import ApiError
+
+
+def _describe(loaded: LoadedModel, job: Job) -> Answer:
+    return Answer(dump_json(loaded.description))
+
+
+def _metadata(loaded: LoadedModel, job: Job) -> Answer:
+    return Answer(dump_json(open_inference.metadata(loaded)))
+
+
+def _row(loaded: LoadedModel, job: Job) -> Answer:
+    """One row, the typical one with some values changed, and all that is known about it."""
+    model, described = loaded.model, loaded.description
+    values = {column["name"]: column["typical"] for column in described["columns"]}
+    unknown = [name for name in job.options["values"] if name not in values]
+    if unknown:
+        raise ApiError(422, f"'{unknown[0]}' is not a column of this model.")
+    values |= {name: value or None for name, value in job.options["values"].items()}
+    frame = pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in values.items()})
+    (scored,) = model.score_rows([frame])
+    (record,) = to_records(scored.table)
+    (explanation,) = model.explain_rows(scored)
+    answer = {"row": values, "scored": record, "explanation": _plain(explanation)}
+    return Answer(dump_json({**described, **answer}), rows=1)
+
+
+def _plain(explanation: Explanation) -> dict[str, Any]:
+    parts = {
+        name: [item._asdict() for item in getattr(explanation, name)]
+        for name in ("surprises", "unseen", "pulls")
+    }
+    return {
+        "because": str(explanation),
+        "reason": explanation.reason,
+        "n_repairs": explanation.n_repairs,
+        "rows_like_this": explanation.rows_like_this,
+        "classes": [{"label": label, "probability": p} for label, p in explanation.classes],
+        **parts,
+    }
+
+
+def _check(loaded: LoadedModel, job: Job) -> Answer:
+    rows = read_rows(job.body, job.media_type)
+    check_length(rows, job.options["max_rows"])
+    frame = rows if isinstance(rows, pd.DataFrame) else to_frame(rows)
+    findings = loaded.model.check(frame)
+    return Answer(dump_json({"rows": len(frame), "findings": list(map(asdict, findings))}))
+
+
+QUESTIONS: dict[str, Callable[[LoadedModel, Job], Answer]] = {
+    "describe": _describe,
+    "metadata": _metadata,
+    "row": _row,
+    "check": _check,
+}
