@@ -31,6 +31,7 @@ class Graph:
         self._n_inputs = n_inputs
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
+        self._stored: dict[Any, tuple[str, torch.Tensor]] = {}  # kept, so that addresses are unique
         self.rows = Value("X", torch.float64, 2)
 
     def example(self, n_rows: int) -> torch.Tensor:
@@ -71,7 +72,14 @@ class Graph:
         return self.add("ConstantOfShape", shape, value=content, like=replace(value, dtype=dtype))
 
     def _constant(self, value: Any) -> str:
-        tensor = torch.as_tensor(value).detach().cpu().contiguous()
+        tensor = torch.as_tensor(value).detach()
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        if key not in self._stored:
+            self._stored[key] = self._new_constant(tensor.cpu().contiguous()), tensor
+        return self._stored[key][0]
+
+    def _new_constant(self, tensor: torch.Tensor) -> str:
+        """Numbers that single precision has are stored in it."""
         small = tensor.float()
         if tensor.dtype == torch.float64 and tensor.numel() > 64 and bool((small == tensor).all()):
             like = Value(self._constant(small), torch.float32, tensor.ndim)

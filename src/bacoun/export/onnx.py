@@ -35,9 +35,9 @@ class _Plain:
         self.posterior = posterior
 
     def predict_proba_samples(self, features: Tensor) -> Tensor:
-        """Class probabilities (S, N, K) in float64: far away, terms cancel."""
+        """Class probabilities (S, N, K), of logits in float64: far away, their terms cancel."""
         draws: Tensor = self.posterior.predict_proba_samples(features.double())
-        return draws
+        return draws.float()
 
 
 def export_onnx(
@@ -116,12 +116,13 @@ def _with_plain_trees(features: TabularFeatures) -> TabularFeatures:
     forest = copy.copy(features.forest_)
     if forest is None:
         return features
+    columns, children = forest.features_.long(), forest.children_.long()
 
     def shares(points: Tensor, out_of_bag: bool) -> Tensor:
         nodes = torch.zeros_like(points[:, :1], dtype=torch.int64) + forest.roots_
         for _ in range(forest.depth):
-            values = points.gather(1, forest.features_.long()[nodes])
-            nodes = forest.children_.long()[nodes] + (values > forest.thresholds_[nodes])
+            values = points.gather(1, columns[nodes])
+            nodes = children[nodes] + (values > forest.thresholds_[nodes])
         sums = forest.values_[nodes].sum(dim=1)
         return (sums + forest.frequencies_) / (forest.n_trees + 1)
 

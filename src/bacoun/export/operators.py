@@ -175,7 +175,9 @@ class _Operators:
         return self.add_node("LeakyRelu", value, alpha=slope)
 
     def _softmax(self, value: Value, axis: int, _: bool) -> Value:
-        return self.add_node("Softmax", value, axis=axis)
+        largest = self.add_node("ReduceMax", value, [axis], keepdims=1)
+        below = self.graph.cast(self.add_node("Sub", value, largest), torch.float32)  # is faster
+        return self.number(self.graph.add("Softmax", below, axis=axis, like=below))
 
     def linalg_vector_norm(
         self, value: Value, order: float, axes: Any, keepdim: bool = False, **_: Any
@@ -220,6 +222,9 @@ class _Operators:
         return self.graph.filled_like(value, number, self.out.dtype)
 
     full_like = zeros_like
+
+    def ones_like(self, value: Value, **_: Any) -> Value:
+        return self.zeros_like(value, 1.0)
 
     def view(self, value: Value, sizes: Sequence[Any]) -> Value:
         return self.add_node("Reshape", value, [-1 if n is _ROWS else n for n in sizes])
