@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from bacoun import BaCOUnClassifier
-from bacoun.comparison.cases import FAR
+from bacoun.comparison.cases import FAR_SHIFTS
 from bacoun.comparison.methods import OURS, fit_bacoun
 from bacoun.comparison.ranking import rank
 from bacoun.comparison.run import measure_fit, quality_table, shift_table
@@ -58,11 +58,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def make(settings: dict[str, Any], seed: int) -> BaCOUnClassifier:
+def make(settings: dict[str, Any], random_state: int) -> BaCOUnClassifier:
     """The default with other settings."""
     named = {name: value for name, value in settings.items() if "__" not in name}
     inner = {name: value for name, value in settings.items() if "__" in name}
-    return BaCOUnClassifier(random_state=seed, **named).set_params(**inner)
+    return BaCOUnClassifier(random_state=random_state, **named).set_params(**inner)
 
 
 def tasks() -> dict[str, Callable[[], dict[str, Any]]]:
@@ -91,7 +91,7 @@ def variant_rows(record: Record) -> tuple[list[str], list[list[str]]]:
     areas, risks = shift_table(record, "auroc"), shift_table(record, "aurc")
     losses, quality = quality_table(record, "log loss"), quality_table(record, "accuracy")
     seconds = quality_table(record, "fit seconds")
-    near = areas[[shift not in FAR for _, shift in areas.index]]
+    near = areas[[shift not in FAR_SHIFTS for _, shift in areas.index]]
     ranked = rank(areas, OURS, higher_is_better=True)
     rows = []
     for name in VARIANTS:

@@ -22,7 +22,7 @@ from reproduction.datasets.sources import fetch
 from reproduction.datasets.tables import load_table
 from rich.console import Console
 
-from bacoun.comparison.cases import FAR, Case, with_synthetic_shifts
+from bacoun.comparison.cases import FAR_SHIFTS, Case, with_synthetic_shifts
 from bacoun.comparison.methods import METHODS, OURS
 from bacoun.comparison.ranking import Ranking, draw_ranks, rank
 from bacoun.comparison.run import (
@@ -242,8 +242,8 @@ SHORT = (
 KINDS = {
     "natural": lambda case, shift: case in NATURAL,
     "left-out class": lambda case, shift: shift.startswith("class "),
-    "synthetic": lambda case, shift: case.endswith(", synthetic") and shift not in FAR,
-    "far": lambda case, shift: shift in FAR,
+    "synthetic": lambda case, shift: case.endswith(", synthetic") and shift not in FAR_SHIFTS,
+    "far": lambda case, shift: shift in FAR_SHIFTS,
 }
 
 

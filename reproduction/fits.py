@@ -26,7 +26,7 @@ T = TypeVar("T")
 _ONLY_ASKED = {"others", "n_asked"}  # settings of a data set that change no training data
 _NO_FIT = {  # parts of bacoun no fit depends on
     *("cli", "comparison", "deferral", "server", "tabular", "watching"),
-    *("display.py", "mlflow.py", "onnx_density.py", "onnx_export.py", "onnx_graph.py"),
+    *("display.py", "mlflow.py", "graph.py", "onnx.py", "operators.py"),
 }
 
 

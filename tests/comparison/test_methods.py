@@ -3,7 +3,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from bacoun.comparison.cases import Case, Rows
-from bacoun.comparison.methods import LIGHT, METHODS, OURS, Deferral, Inputs, Scored
+from bacoun.comparison.methods import METHODS, OURS, QUICK_METHODS, Deferral, Inputs, Scored
 from bacoun.comparison.metrics import detection, quality
 from bacoun.comparison.run import measure
 
@@ -80,7 +80,7 @@ def test_ours_marks_impossible_values_as_unfamiliar(blobs, monkeypatch):
     from bacoun.comparison.methods import fit_bacoun
 
     marked = Rows(blobs.test.points, blobs.test.labels, np.arange(80) == 3)
-    answer = fit_bacoun(lambda seed: BaCOUnClassifier.quick(random_state=seed), OURS, blobs, 0)
+    answer = fit_bacoun(BaCOUnClassifier.quick, OURS, blobs, 0)
     scored = answer(marked)[OURS]
     assert np.flatnonzero(np.isinf(scored.ood)).tolist() == [3]
     assert np.flatnonzero(np.isinf(scored.deferral)).tolist() == [3]
@@ -91,9 +91,9 @@ def test_a_row_is_deferred_by_the_mean_of_two_percentiles():
     np.testing.assert_allclose(deferral(np.array([5.0, 0.0]), np.array([10.0, 99.5])), [0.3, 0.5])
 
 
-def test_slow_methods_are_not_among_the_light_ones_and_names_are_unique():
-    assert OURS in LIGHT
-    assert not set(LIGHT) & {"BNN", "GP", "MC-Dropout"}
+def test_slow_methods_are_not_among_the_quick_ones_and_names_are_unique():
+    assert OURS in QUICK_METHODS
+    assert not set(QUICK_METHODS) & {"BNN", "GP", "MC-Dropout"}
     scores = [score for method in METHODS.values() for score in method.scores]
     assert len(scores) == len(set(scores))
 

@@ -96,10 +96,10 @@ def compare(
 
 def _chosen(methods: str | None) -> list[str]:
     """Names of the methods to run."""
-    from bacoun.comparison.methods import LIGHT, METHODS
+    from bacoun.comparison.methods import METHODS, QUICK_METHODS
 
     if methods is None:
-        names = list(LIGHT)
+        names = list(QUICK_METHODS)
     elif methods == "all":
         names = list(METHODS)
     else:

@@ -21,7 +21,7 @@ def export(
     Example: `bacoun export model --onnx model.onnx`
     """
     from bacoun.classifier import BaCOUnClassifier
-    from bacoun.export.onnx_export import export_onnx
+    from bacoun.export.onnx import export_onnx
     from bacoun.files.model_folder import read_folder
     from bacoun.tabular import TableModel
 

@@ -7,7 +7,7 @@ Synthetic ones are made from the test rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
@@ -30,21 +30,11 @@ _MAX_FOREIGN = 500
 
 @dataclass(frozen=True)
 class Rows:
-    """Encoded rows of a table.
+    """Encoded rows of a table."""
 
-    Attributes
-    ----------
-    points : (N, D)
-        Numbers, and categories as 0, 1, ...; -1 is one that training does not have.
-    labels : (N,), or None if training does not have these classes
-        Index of the class among the sorted classes of training.
-    unseen : (N,)
-        Which rows hold a value that the encoder of the training rows calls impossible.
-    """
-
-    points: np.ndarray
-    labels: np.ndarray | None
-    unseen: np.ndarray
+    points: np.ndarray  # (N, D), categories as 0, 1, ...; -1 is one that training does not have
+    labels: np.ndarray | None  # (N,), class indices; None if training does not have these classes
+    unseen: np.ndarray  # (N,), which rows hold a value that the encoder calls impossible
 
     def __len__(self) -> int:
         return len(self.points)
@@ -61,22 +51,13 @@ class Rows:
 class Case:
     """What all methods are fitted on and judged by.
 
-    Attributes
-    ----------
-    train, test : Rows
-        With labels, from the same distribution.
-    shifts : dict of Rows
-        Rows of other distributions, by name.
-    categorical : list of int
-        Which columns of the points are categories.
-    n_classes : int
-        Number K of classes in training.
+    The rows `train` and `test` are labeled and from one distribution, `shifts` by name from others.
     """
 
     train: Rows
     test: Rows
-    categorical: list[int]
-    n_classes: int
+    categorical: list[int]  # which columns of the points are categories
+    n_classes: int  # in training
     shifts: dict[str, Rows] = field(default_factory=dict)
 
     @classmethod
@@ -113,8 +94,8 @@ def difficulty(inside: Rows, outside: Rows, seed: int) -> float:
     points = np.concatenate([inside.points, outside.points])
     is_outside = np.repeat([0, 1], [len(inside), len(outside)])
     judge = HistGradientBoostingClassifier(random_state=seed, max_iter=50)
-    found = cross_val_predict(judge, points, is_outside, cv=3, method="predict_proba")[:, 1]
-    return auroc(found[is_outside == 0], found[is_outside == 1])
+    chances = cross_val_predict(judge, points, is_outside, cv=3, method="predict_proba")[:, 1]
+    return auroc(chances[is_outside == 0], chances[is_outside == 1])
 
 
 # --- synthetic shifts -----------------------------------------------------------------------------
@@ -154,8 +135,7 @@ def foreign_rows(case: Case, rng: np.random.Generator) -> np.ndarray | None:
     points, numbers = case.train.points, _numbers(case)
     if len(numbers) == 0:
         return None
-    loaders = (load_breast_cancer, load_wine)
-    tables = [load(return_X_y=True)[0] for load in loaders]
+    tables = [load(return_X_y=True)[0] for load in (load_breast_cancer, load_wine)]
     foreign = next(table for table in tables if table.shape[1] != points.shape[1])
     rows = foreign[rng.permutation(len(foreign))[: min(_MAX_FOREIGN, len(case.test))]]
     chosen = rows[:, rng.permutation(np.resize(np.arange(rows.shape[1]), len(numbers)))]
@@ -175,7 +155,11 @@ def uniform_box(case: Case, rng: np.random.Generator) -> np.ndarray | None:
     return made
 
 
-def _gaussian_at(distance: float) -> Callable[[Case, np.random.Generator], np.ndarray | None]:
+Shift = Callable[[Case, np.random.Generator], np.ndarray | None]
+"""Makes rows (N, D) of a case; None if its columns do not allow it."""
+
+
+def _gaussian_at(distance: float) -> Shift:
     def gaussian(case: Case, rng: np.random.Generator) -> np.ndarray | None:
         numbers, train = _numbers(case), case.train.points
         if len(numbers) == 0:
@@ -191,7 +175,7 @@ def _gaussian_at(distance: float) -> Callable[[Case, np.random.Generator], np.nd
     return gaussian
 
 
-SYNTHETIC: dict[str, Callable[[Case, np.random.Generator], np.ndarray | None]] = {
+SYNTHETIC: dict[str, Shift] = {
     "one number x 10": one_number_times_ten,
     "all numbers x 3": all_numbers_times_three,
     "columns shuffled": shuffled_columns,
@@ -201,7 +185,7 @@ SYNTHETIC: dict[str, Callable[[Case, np.random.Generator], np.ndarray | None]] =
     "Gaussian at 3 sd": _gaussian_at(3),
     "Gaussian at 10 sd": _gaussian_at(10),
 }
-FAR = ("Gaussian at 10 sd",)
+FAR_SHIFTS = ("Gaussian at 10 sd",)
 
 
 def with_synthetic_shifts(case: Case, seed: int) -> Case:
@@ -210,12 +194,12 @@ def with_synthetic_shifts(case: Case, seed: int) -> Case:
     What was made of encoded rows cannot be marked as unseen by the encoder, so ours has no
     advantage from it here.
     """
-    shifts = dict(case.shifts)
+    shifts = {}
     for number, (name, make) in enumerate(SYNTHETIC.items()):
         points = make(case, np.random.default_rng([seed, number]))
         if points is not None:
             shifts[name] = Rows(points, None, np.zeros(len(points), dtype=bool))
-    return Case(case.train, case.test, case.categorical, case.n_classes, shifts)
+    return replace(case, shifts=case.shifts | shifts)
 
 
 # --- a user's table -------------------------------------------------------------------------------
@@ -235,10 +219,8 @@ def cases_of(
 
     Parameters
     ----------
-    frame : DataFrame of N rows
-        Columns of numbers, booleans or text, and the target.
-    target : str
-        Name of the column with the labels.
+    frame, target
+        A table, and the name of its column with the labels.
     seed : int
         Of the splits and the synthetic shifts.
     time, group : str, optional
@@ -247,34 +229,29 @@ def cases_of(
     max_train, max_test : int
         Rows of each part, at most; drawn at random.
     """
-    labels = frame[target]
     times = None if time is None else read_times(frame, time)
     if group is not None:
         find_groups(frame, group)  # refuses a column that is missing or has gaps
     inputs = frame.drop(columns=[name for name in (time, group) if name is not None])
 
-    def made(known: np.ndarray, shifts: Mapping[str, np.ndarray], *, synthetic: bool) -> Case:
+    def made(known: np.ndarray, shifts: Mapping[str, np.ndarray]) -> Case:
         train, test = _split(inputs[known], target, seed)
         rng = np.random.default_rng(seed)
         train, test = _sample(train, max_train, rng), _sample(test, max_test, rng)
         outside = {name: _sample(inputs[rows], max_test, rng) for name, rows in shifts.items()}
         case = Case.from_frames(train, test, outside, target)
-        return with_synthetic_shifts(case, seed) if synthetic else case
+        return case if shifts else with_synthetic_shifts(case, seed)
 
-    everything = np.ones(len(frame), dtype=bool)
-    yield "synthetic", partial(made, everything, {}, synthetic=True)
+    left_out = {}
     if times is not None:
-        late = pd.Series(times).rank(pct=True).to_numpy() > 1 - LATE_SHARE
-        yield "later", partial(made, ~late, {"later": late}, synthetic=False)
-    if group is not None:
-        for value in _largest(frame[group], at_least=2):
-            rows = (frame[group] == value).to_numpy()
-            name = f"{group} {value}"
-            yield name, partial(made, ~rows, {name: rows}, synthetic=False)
-    for value in _largest(labels, at_least=3):
-        rows = (labels == value).to_numpy()
-        name = f"class {value}"
-        yield name, partial(made, ~rows, {name: rows}, synthetic=False)
+        left_out["later"] = pd.Series(times).rank(pct=True).to_numpy() > 1 - LATE_SHARE
+    for word, column, at_least in ((group, group, 2), ("class", target, 3)):
+        if column is not None:
+            for value in _largest(frame[column], at_least):
+                left_out[f"{word} {value}"] = (frame[column] == value).to_numpy()
+    yield "synthetic", partial(made, np.ones(len(frame), dtype=bool), {})
+    for name, rows in left_out.items():
+        yield name, partial(made, ~rows, {name: rows})
 
 
 def _largest(column: pd.Series, at_least: int) -> list[object]:

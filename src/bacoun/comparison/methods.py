@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.special import logsumexp
 from scipy.stats import entropy
@@ -26,7 +27,6 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from threadpoolctl import threadpool_limits
 
-from bacoun.base import BayesianClassifier
 from bacoun.baselines import BNN, DDU, GP, NLM, SNGP, VOS, DeepEnsemble, MCDropout, NatPN
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.comparison.cases import Case, Rows
@@ -48,47 +48,27 @@ _CONFIDENCE = 0.9  # of MAPIE's prediction sets; 0.95 needs more than 20 rows fo
 
 @dataclass(frozen=True)
 class Scored:
-    """What a method says about N rows.
+    """What a method says about N rows."""
 
-    Attributes
-    ----------
-    probabilities : (N, K)
-        Of the classes of training.
-    ood : (N,)
-        How unlike the training rows each row is.
-    deferral : (N,)
-        How much each row should rather be deferred than answered, for whatever reason.
-    """
-
-    probabilities: np.ndarray
-    ood: np.ndarray
-    deferral: np.ndarray
+    probabilities: np.ndarray  # (N, K), of the classes of training
+    ood: np.ndarray  # (N,), how unlike the training rows each row is
+    deferral: np.ndarray  # (N,), how much it should be deferred, for whatever reason
 
 
 Answer = Callable[[Rows], dict[str, Scored]]
 """From rows to what is said about them, by the name of the score."""
+Make = Callable[..., Any]
+"""A class, or a function that makes an estimator of a `random_state`."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """How to fit a method.
-
-    Attributes
-    ----------
-    fit : callable
-        From a case and a seed to an `Answer`.
-    scores : tuple of str
-        Names of what it gives.
-    package : str or None
-        What must be installed for it.
-    slow : bool
-        Whether a fit takes minutes on a table of thousands of rows.
-    """
+    """How to fit a method."""
 
     fit: Callable[[Case, int], Answer]
-    scores: tuple[str, ...]
-    package: str | None = None
-    slow: bool = False
+    scores: tuple[str, ...]  # names of what it gives
+    package: str | None = None  # what must be installed for it
+    slow: bool = False  # whether a fit takes minutes on a table of thousands of rows
 
     @property
     def is_installed(self) -> bool:
@@ -147,10 +127,10 @@ def _by_confidence(probabilities: np.ndarray) -> Scored:
     return Scored(probabilities, doubt, doubt)
 
 
-def fit_sklearn(make: Callable[[int], Any], name: str, case: Case, seed: int) -> Answer:
+def fit_sklearn(make: Make, name: str, case: Case, seed: int) -> Answer:
     """A classifier of scikit-learn; its score is one minus the largest probability."""
     inputs = Inputs(case)
-    model = make(seed).fit(inputs(case.train), case.train.truth)
+    model = make(random_state=seed).fit(inputs(case.train), case.train.truth)
     return lambda rows: {name: _by_confidence(model.predict_proba(inputs(rows)))}
 
 
@@ -160,11 +140,8 @@ def fit_boosting(case: Case, seed: int) -> Answer:
     categorical = [c for c, few in zip(case.categorical, coded, strict=True) if few]
 
     def typed(rows: Rows) -> np.ndarray:
-        points = rows.points.copy()
-        points[:, case.categorical] = np.where(
-            points[:, case.categorical] < 0, np.nan, points[:, case.categorical]
-        )
-        return points
+        is_category = np.isin(np.arange(rows.points.shape[1]), case.categorical)
+        return np.where(is_category & (rows.points < 0), np.nan, rows.points)
 
     model = HistGradientBoostingClassifier(
         random_state=seed, categorical_features=categorical or None
@@ -181,20 +158,17 @@ def fit_mlp(case: Case, seed: int) -> Answer:
         values = inputs(rows)
         for weights, biases in zip(model.coefs_[:-1], model.intercepts_[:-1], strict=True):
             values = (values @ weights + biases).clip(0)
-        found = values @ model.coefs_[-1] + model.intercepts_[-1]
+        last = values @ model.coefs_[-1] + model.intercepts_[-1]
         # One output for two classes: its softmax with 0 is the logistic function.
-        return found if found.shape[1] > 1 else np.column_stack([np.zeros(len(found)), found])
+        return last if last.shape[1] > 1 else np.column_stack([np.zeros(len(last)), last])
 
     def answer(rows: Rows) -> dict[str, Scored]:
-        found = logits(rows)
-        energy = logsumexp(found, axis=1)
-        probabilities = np.exp(found - energy[:, None])
-        spread = entropy(probabilities, axis=1)
-        return {
-            "mlp, max softmax": _by_confidence(probabilities),
-            "mlp, energy": Scored(probabilities, -energy, -energy),
-            "mlp, entropy": Scored(probabilities, spread, spread),
-        }
+        values = logits(rows)
+        energy = logsumexp(values, axis=1)
+        probabilities = np.exp(values - energy[:, None])
+        doubts = (1 - probabilities.max(axis=1), -energy, entropy(probabilities, axis=1))
+        pairs = zip(_MLP_SCORES, doubts, strict=True)
+        return {name: Scored(probabilities, doubt, doubt) for name, doubt in pairs}
 
     return answer
 
@@ -203,11 +177,8 @@ def fit_catboost(case: Case, seed: int) -> Answer:
     """CatBoost with posterior sampling: uncertainty of its virtual ensembles."""
     from catboost import CatBoostClassifier
 
-    def typed(rows: Rows) -> Any:
-        import pandas as pd
-
-        frame = pd.DataFrame(rows.points)
-        return frame.astype(dict.fromkeys(case.categorical, int))
+    def typed(rows: Rows) -> pd.DataFrame:
+        return pd.DataFrame(rows.points).astype(dict.fromkeys(case.categorical, int))
 
     model = CatBoostClassifier(
         random_seed=seed,
@@ -226,10 +197,8 @@ def fit_catboost(case: Case, seed: int) -> Answer:
         data, total = model.virtual_ensembles_predict(
             values, prediction_type="TotalUncertainty", virtual_ensembles_count=10, thread_count=1
         ).T
-        return {
-            "catboost, knowledge": Scored(probabilities, total - data, total),
-            "catboost, total": Scored(probabilities, total, total),
-        }
+        pairs = zip(_CATBOOST_SCORES, (total - data, total), strict=True)
+        return {name: Scored(probabilities, ood, total) for name, ood in pairs}
 
     return answer
 
@@ -285,9 +254,9 @@ def fit_detector(detect: Callable[..., Detector], name: str, case: Case, seed: i
 # --- ours -----------------------------------------------------------------------------------------
 
 
-def fit_bacoun(make: Callable[[int], BaCOUnClassifier], name: str, case: Case, seed: int) -> Answer:
+def fit_bacoun(make: Make, name: str, case: Case, seed: int) -> Answer:
     """Our classifier on codes of categories; a row with an impossible value is unfamiliar."""
-    model = make(seed)
+    model = make(random_state=seed)
     model.categorical_features = case.categorical or None
     answer = _of_bayesian(model, lambda rows: rows.points, name, case)
 
@@ -299,11 +268,9 @@ def fit_bacoun(make: Callable[[int], BaCOUnClassifier], name: str, case: Case, s
     return with_unseen
 
 
-def fit_baseline(
-    make: Callable[[int], BayesianClassifier], name: str, case: Case, seed: int
-) -> Answer:
+def fit_baseline(make: Make, name: str, case: Case, seed: int) -> Answer:
     """One of our baselines."""
-    return _of_bayesian(make(seed), Inputs(case), name, case)
+    return _of_bayesian(make(random_state=seed), Inputs(case), name, case)
 
 
 def _of_bayesian(model: Any, inputs: Callable[[Rows], np.ndarray], name: str, case: Case) -> Answer:
@@ -313,67 +280,44 @@ def _of_bayesian(model: Any, inputs: Callable[[Rows], np.ndarray], name: str, ca
     deferral = Deferral(known.ood_score, known.total)
 
     def answer(rows: Rows) -> dict[str, Scored]:
-        found = model.evaluate(inputs(rows))
-        order = deferral(found.ood_score, found.total)
-        return {name: Scored(found.probabilities, found.ood_score, order)}
+        outputs = model.evaluate(inputs(rows))
+        order = deferral(outputs.ood_score, outputs.total)
+        return {name: Scored(outputs.probabilities, outputs.ood_score, order)}
 
     return answer
 
 
-def _sklearn(name: str, make: Callable[[int], Any]) -> Method:
-    return Method(partial(fit_sklearn, make, name), (name,))
+def _one(fit: Any, name: str, make: Any, **options: Any) -> dict[str, Method]:
+    """A method of one score, which has its name."""
+    return {name: Method(partial(fit, make, name), (name,), **options)}
 
 
-def _detector(name: str, detect: Callable[..., Detector], package: str | None = None) -> Method:
-    return Method(partial(fit_detector, detect, name), (name,), package)
-
-
-def _bacoun(name: str, make: Callable[[int], BaCOUnClassifier], slow: bool = False) -> Method:
-    return Method(partial(fit_bacoun, make, name), (name,), slow=slow)
-
-
-def _baseline(
-    name: str,
-    make: Callable[[int], BayesianClassifier],
-    slow: bool = False,
-    package: str | None = None,
-) -> Method:
-    return Method(partial(fit_baseline, make, name), (name,), package, slow)
-
-
-def _ensemble(seed: int) -> DeepEnsemble:
-    return DeepEnsemble(network=LearnedFeatures(dropout=0.0), random_state=seed)
-
+_MLP_SCORES = ("mlp, max softmax", "mlp, energy", "mlp, entropy")
+_CATBOOST_SCORES = ("catboost, knowledge", "catboost, total")
 
 METHODS: dict[str, Method] = {
-    OURS: _bacoun(OURS, lambda seed: BaCOUnClassifier(random_state=seed)),
-    "forest": _sklearn("forest", lambda seed: RandomForestClassifier(random_state=seed)),
+    **_one(fit_bacoun, OURS, BaCOUnClassifier),
+    **_one(fit_sklearn, "forest", RandomForestClassifier),
     "boosting": Method(fit_boosting, ("boosting",)),
-    "logistic": _sklearn("logistic", lambda seed: LogisticRegression(max_iter=10_000)),
-    "mlp": Method(fit_mlp, ("mlp, max softmax", "mlp, energy", "mlp, entropy")),
-    "catboost": Method(
-        fit_catboost, ("catboost, knowledge", "catboost, total"), package="catboost"
-    ),
+    **_one(fit_sklearn, "logistic", partial(LogisticRegression, max_iter=10_000)),
+    "mlp": Method(fit_mlp, _MLP_SCORES),
+    "catboost": Method(fit_catboost, _CATBOOST_SCORES, package="catboost"),
     "mapie": Method(fit_mapie, ("mapie",), package="mapie"),
-    "isolation forest": _detector("isolation forest", isolation_forest),
-    "LOF": _detector("LOF", local_outlier_factor),
-    "one-class SVM": _detector("one-class SVM", one_class_svm),
-    "kNN": _detector("kNN", knn_distance),
-    "Mahalanobis": _detector("Mahalanobis", mahalanobis),
-    "ECOD": _detector("ECOD", ecod, package="pyod"),
-    "NLM": _baseline("NLM", lambda seed: NLM(random_state=seed)),
-    "ensemble": _baseline("ensemble", _ensemble),
-    "NatPN": _baseline("NatPN", lambda seed: NatPN(random_state=seed)),
-    "DDU": _baseline("DDU", lambda seed: DDU(random_state=seed)),
-    "SNGP": _baseline("SNGP", lambda seed: SNGP(random_state=seed)),
-    "VOS": _baseline("VOS", lambda seed: VOS(random_state=seed)),
-    "bacoun, paper": _bacoun(
-        "bacoun, paper", lambda seed: BaCOUnClassifier.paper("wine", random_state=seed), slow=True
-    ),
-    "MC-Dropout": _baseline("MC-Dropout", lambda seed: MCDropout(random_state=seed), slow=True),
-    "GP": _baseline(
-        "GP", lambda seed: GP(n_iterations=3000, random_state=seed), slow=True, package="gpytorch"
-    ),
-    "BNN": _baseline("BNN", lambda seed: BNN(random_state=seed), slow=True, package="pyro"),
+    **_one(fit_detector, "isolation forest", isolation_forest),
+    **_one(fit_detector, "LOF", local_outlier_factor),
+    **_one(fit_detector, "one-class SVM", one_class_svm),
+    **_one(fit_detector, "kNN", knn_distance),
+    **_one(fit_detector, "Mahalanobis", mahalanobis),
+    **_one(fit_detector, "ECOD", ecod, package="pyod"),
+    **_one(fit_baseline, "NLM", NLM),
+    **_one(fit_baseline, "ensemble", partial(DeepEnsemble, network=LearnedFeatures(dropout=0.0))),
+    **_one(fit_baseline, "NatPN", NatPN),
+    **_one(fit_baseline, "DDU", DDU),
+    **_one(fit_baseline, "SNGP", SNGP),
+    **_one(fit_baseline, "VOS", VOS),
+    **_one(fit_bacoun, "bacoun, paper", partial(BaCOUnClassifier.paper, "wine"), slow=True),
+    **_one(fit_baseline, "MC-Dropout", MCDropout, slow=True),
+    **_one(fit_baseline, "GP", partial(GP, n_iterations=3000), slow=True, package="gpytorch"),
+    **_one(fit_baseline, "BNN", BNN, slow=True, package="pyro"),
 }
-LIGHT = tuple(name for name, method in METHODS.items() if not method.slow)
+QUICK_METHODS = tuple(name for name, method in METHODS.items() if not method.slow)

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from bacoun.comparison.cases import SYNTHETIC
-from bacoun.comparison.summary import TELLABLE, Summary
+from bacoun.comparison.summary import HIDDEN_BELOW, Summary
 from bacoun.files.atomic import atomic_write
 from bacoun.report.page import content_policy, environment, resource
 
@@ -37,7 +37,7 @@ def render_page(summary: Summary, names: dict[str, str]) -> str:
         names=names,
         level=level,
         explained=explained,
-        tellable=TELLABLE,
+        hidden_below=HIDDEN_BELOW,
         css=css,
         js=js,
         policy=content_policy(css, js),

@@ -17,32 +17,25 @@ Task = Callable[[], dict[str, Any]]
 def resume(
     path: Path,
     tasks: Mapping[str, Task],
-    facts: Mapping[str, Any],
+    header: Mapping[str, Any],
     *,
     on_run: Callable[[str, int, int], None] | None = None,
     catch: bool = False,
 ) -> Record:
-    """Run the tasks that the record at `path` lacks, and save it after each.
+    """Run the tasks that the record at `path` lacks, and save it after each; return it.
 
     Parameters
     ----------
-    path : Path
-        JSON file; made if missing.
     tasks : dict
         From the name of a run to a function that returns its numbers.
-    facts : dict
-        What a new record says besides its runs.
+    header : dict
+        What a new record says besides its "runs".
     on_run : callable, optional
         Called before each run with its name, the number of runs done and of all.
     catch : bool
         Record an error as {"failed": its message} and go on.
-
-    Returns
-    -------
-    dict
-        The facts, and "runs" by name.
     """
-    record: Record = {**facts, "runs": {}}
+    record: Record = {**header, "runs": {}}
     if path.exists():
         record = json.loads(path.read_text())
     missing = [name for name in tasks if name not in record["runs"]]
@@ -51,12 +44,12 @@ def resume(
             on_run(name, done, len(tasks))
         started = time.perf_counter()
         try:
-            found = tasks[name]()
+            numbers = tasks[name]()
         except Exception as error:  # whatever a rival raises, the others are still compared
             if not catch:
                 raise
-            found = {"failed": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
-        record["runs"][name] = found | {"seconds": round(time.perf_counter() - started, 1)}
+            numbers = {"failed": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
+        record["runs"][name] = numbers | {"seconds": round(time.perf_counter() - started, 1)}
         with atomic_write(path) as file:
             file.write(as_text(record).encode())
     return record

@@ -26,12 +26,9 @@ def measure(case: Case, method: str, seed: int) -> dict[str, Any]:
 def measure_fit(case: Case, fit: Callable[[Case, int], Answer], seed: int) -> dict[str, Any]:
     """Fit one method, and judge each of its scores.
 
-    Returns
-    -------
-    dict
-        "fit seconds" and, for a thousand rows, "predict seconds", both of processor time, so that
-        other jobs on the machine hardly matter; and "scores": for each, the "test" quality and for
-        each of the "shifts" its detection, and its quality if it has labels.
+    The result has "fit seconds" and, for a thousand rows, "predict seconds", both of processor
+    time, so that other jobs on the machine hardly matter; and "scores": for each, the "test"
+    quality and for each of the "shifts" its detection, and its quality if it has labels.
     """
     with one_thread():
         started = time.process_time()
@@ -44,10 +41,10 @@ def measure_fit(case: Case, fit: Callable[[Case, int], Answer], seed: int) -> di
     for score, said in inside.items():
         shifts = {}
         for name, rows in case.shifts.items():
-            found = detection(said, case.test, outside[name][score])
+            numbers = detection(said, case.test, outside[name][score])
             if rows.labels is not None:
-                found |= quality(outside[name][score], rows)
-            shifts[name] = _rounded(found)
+                numbers |= quality(outside[name][score], rows)
+            shifts[name] = _rounded(numbers)
         scores[score] = {"test": _rounded(quality(said, case.test)), "shifts": shifts}
     return {
         "fit seconds": round(fitted - started, 3),
@@ -59,13 +56,14 @@ def measure_fit(case: Case, fit: Callable[[Case, int], Answer], seed: int) -> di
 def measure_difficulty(case: Case, seed: int) -> dict[str, Any]:
     """Sizes of the case, and for each shift how well it could be told from test rows at best."""
     with one_thread():
-        shifts = {
-            name: round(difficulty(case.test, rows, seed), _DIGITS)
-            for name, rows in case.shifts.items()
-        }
-    sizes = {"training rows": len(case.train), "test rows": len(case.test)}
-    sizes |= {"columns": case.train.points.shape[1], "classes": case.n_classes}
-    return {**sizes, "shifts": shifts}
+        shifts = {name: difficulty(case.test, rows, seed) for name, rows in case.shifts.items()}
+    return {
+        "training rows": len(case.train),
+        "test rows": len(case.test),
+        "columns": case.train.points.shape[1],
+        "classes": case.n_classes,
+        "shifts": _rounded(shifts),
+    }
 
 
 def _rounded(numbers: dict[str, float]) -> dict[str, float]:
@@ -79,23 +77,15 @@ def shift_table(record: Record, metric: str, cases: Iterable[str] | None = None)
     """Means over seeds: a row for each case and shift, a column for each score.
 
     Only what all methods of the record were run on is in it, so that means are over the same rows.
-
-    Parameters
-    ----------
-    record : dict
-        Runs named "case/seed/method".
-    metric : str
-        Of `metrics.detection`, or of `metrics.quality` under the shift.
-    cases : iterable of str, optional
-        Of these cases alone.
+    The `metric` is of `metrics.detection`, or of `metrics.quality` under the shift; `cases` are
+    those to include, by default all. Runs are named "case/seed/method".
     """
-    found = [
-        ((case, shift), score, numbers[metric])
+    return _pivot(
+        (case, shift, score, numbers[metric])
         for case, score, judged, _ in _scores(record, cases)
         for shift, numbers in judged["shifts"].items()
         if metric in numbers
-    ]
-    return _pivot(found)
+    )
 
 
 def quality_table(record: Record, metric: str, cases: Iterable[str] | None = None) -> pd.DataFrame:
@@ -103,23 +93,22 @@ def quality_table(record: Record, metric: str, cases: Iterable[str] | None = Non
 
     `metric` is of `metrics.quality` on test rows, or "fit seconds" or "predict seconds".
     """
-    found = [
-        ((case, "test"), score, run[metric] if metric in run else judged["test"][metric])
+    return _pivot(
+        (case, "test", score, run[metric] if metric in run else judged["test"][metric])
         for case, score, judged, run in _scores(record, cases)
-    ]
-    return _pivot(found)
+    )
 
 
 def difficulty_table(record: Record) -> pd.Series:
     """Mean over seeds of the difficulty of each case and shift."""
-    found = [
-        ((name.split("/")[0], shift), value)
+    rows = [
+        (name.split("/")[0], shift, value)
         for name, run in record["runs"].items()
         if name.endswith(f"/{DIFFICULTY}")
         for shift, value in run["shifts"].items()
     ]
-    keys = pd.MultiIndex.from_tuples([key for key, _ in found], names=["case", "shift"])
-    return pd.Series([value for _, value in found], index=keys).groupby(level=[0, 1]).mean()
+    frame = pd.DataFrame(rows, columns=["case", "shift", "value"])
+    return frame.groupby(["case", "shift"])["value"].mean().rename(None)
 
 
 def failures(record: Record) -> dict[str, str]:
@@ -138,14 +127,11 @@ def _scores(record: Record, cases: Iterable[str] | None) -> Iterable[tuple[str, 
                 yield case, score, judged, run
 
 
-def _pivot(found: list[tuple[tuple[str, str], str, float]]) -> pd.DataFrame:
-    """Means by key and score; a key that some score lacks is left out."""
-    if not found:
+def _pivot(rows: Iterable[tuple[str, str, str, float]]) -> pd.DataFrame:
+    """Means by case, shift and score; a shift that some score lacks is left out."""
+    frame = pd.DataFrame(list(rows), columns=["case", "shift", "score", "value"])
+    if frame.empty:
         return pd.DataFrame()
-    frame = pd.DataFrame(
-        [(*key, score, value) for key, score, value in found],
-        columns=["case", "shift", "score", "value"],
-    )
     table = frame.pivot_table(index=["case", "shift"], columns="score", values="value", sort=False)
     known = [score for method in METHODS.values() for score in method.scores]
     others = [score for score in table if score not in known]

@@ -13,8 +13,8 @@ from bacoun.comparison.ranking import Ranking, rank
 from bacoun.comparison.record import Record
 from bacoun.comparison.run import difficulty_table, failures, quality_table, shift_table
 
-# Below this, a classifier that saw both sides could not tell a shift from test rows either.
-TELLABLE = 0.6
+# AUROC below which a classifier that saw both sides could not tell a shift from test rows either.
+HIDDEN_BELOW = 0.6
 
 
 @dataclass(frozen=True)
@@ -56,42 +56,38 @@ class Summary:
             "AURC": rank(aurc, reference, higher_is_better=False),
             "log loss": rank(loss, reference, higher_is_better=False),
         }
-        order = rankings["AUROC"].ranks.index
-        columns = {
-            "rank": rankings["AUROC"].ranks,
-            "auroc": shifts.mean(),
-            "fpr95": shift_table(record, "fpr95").mean(),
-            "aurc": aurc.mean(),
-            "log loss": loss.mean(),
-        }
+        ranks = rankings["AUROC"].ranks
+        columns = {"rank": ranks, "auroc": shifts.mean()}
+        columns |= {"fpr95": shift_table(record, "fpr95").mean(), "aurc": aurc.mean()}
+        columns |= {"log loss": loss.mean()}
         for metric in ("accuracy", "ece", "fit seconds", "predict seconds"):
             columns[metric] = quality_table(record, metric).mean()
-        methods = pd.DataFrame(columns).loc[order]
-        hard = difficulty_table(record)
-        return cls(methods, shifts[list(order)], hard, rankings, failures(record))
+        methods = pd.DataFrame(columns).loc[ranks.index]
+        shifts = shifts[list(ranks.index)]
+        return cls(methods, shifts, difficulty_table(record), rankings, failures(record))
 
     @property
     def verdict(self) -> list[str]:
         """Sentences: the best in AUROC, AURC and log loss, and what it costs."""
-        found = []
-        for metric, each in self.rankings.items():
-            best, second = [str(name) for name in each.ranks.index[:2]], ""
-            if len(best) > 1:
-                second = f", then {best[1]} ({each.means[best[1]]:.3f})"
-            text = f"{metric}: {best[0]} is first by mean rank ({each.means[best[0]]:.3f}){second}"
-            ours = each.ranks.index.get_loc(each.reference)
-            if isinstance(ours, int) and ours > 1:
-                value = each.means[each.reference]
-                text += f"; {each.reference} is number {ours + 1} ({value:.3f})"
-            found.append(f"{text}.")
+        sentences = []
+        for metric, ranking in self.rankings.items():
+            means = {str(name): f"({mean:.3f})" for name, mean in ranking.means.items()}
+            names = list(means)
+            text = f"{metric}: {names[0]} is first by mean rank {means[names[0]]}"
+            if len(names) > 1:
+                text += f", then {names[1]} {means[names[1]]}"
+            place = names.index(ranking.reference)
+            if place > 1:
+                text += f"; {ranking.reference} is number {place + 1} {means[ranking.reference]}"
+            sentences.append(f"{text}.")
         seconds = self.methods["fit seconds"]
         best_name = str(self.methods.index[0])
         quickest = str(seconds.idxmin())
-        found.append(
+        sentences.append(
             f"Time: {best_name} takes {seconds[best_name]:.1f} s to fit; the quickest is "
             f"{quickest} with {seconds[quickest]:.1f} s."
         )
-        return found
+        return sentences
 
     def rows(self) -> Iterator[tuple[str, str, dict[str, float]]]:
         """Case, shift and the AUROC of each score."""
@@ -103,10 +99,10 @@ class Summary:
     @property
     def hidden(self) -> list[str]:
         """Shifts that a classifier which saw both sides could not tell from test rows either."""
-        names = self.difficulty.index[self.difficulty < TELLABLE]
+        names = self.difficulty.index[self.difficulty < HIDDEN_BELOW]
         best = self.shifts.max(axis=1)
         return [
             f"{shift} ({case})" if case != shift else str(shift)
             for case, shift in names
-            if best.get((case, shift), 0.0) < TELLABLE
+            if best.get((case, shift), 0.0) < HIDDEN_BELOW
         ]

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from bacoun.deferral.checks import as_booleans, as_classes, as_scores, as_share, check_same_length
 from bacoun.deferral.conformal import class_thresholds, conformal_threshold, fewest_scores
 from bacoun.deferral.risk import Acceptance, largest_acceptance, percent
+from bacoun.files.persistence import from_state
 
 
 class Decisions(NamedTuple):
@@ -91,21 +92,18 @@ class DeferralRule:
 
         Parameters
         ----------
-        ood_score : array of shape (N,)
-            `model.ood_score`, or any score that is higher for unfamiliar points; +inf is always
-            unfamiliar.
-        total : array of shape (N,)
-            Total uncertainty, in nats.
+        ood_score, total : array of shape (N,)
+            Any score that is higher for unfamiliar points, +inf for certainly unfamiliar ones; and
+            total uncertainty, in nats.
         correct : array of shape (N,), optional
             Whether each prediction is correct; required by `max_error`.
         predicted : array of shape (N,), optional
             Index of the predicted class; required by `per_class`.
         false_alarm : float
             Largest fraction of in-distribution points that may be flagged as unfamiliar.
-        max_error : float, optional
-            Largest error rate among accepted points. None: accept all familiar points.
-        confidence : float
-            Confidence with which the error bound holds.
+        max_error, confidence : float
+            Largest error rate among accepted points, and the confidence with which it holds. None:
+            accept all familiar points.
         per_class : bool
             Guarantee `false_alarm` within each predicted class with enough calibration points.
         max_error_probability : float, optional
@@ -113,14 +111,11 @@ class DeferralRule:
         n_bounds : int
             From how many values of `max_error` one will be chosen by the rules for all of them.
         """
-        ood_score = as_scores("ood_score", ood_score, infinite=True)
-        total = as_scores("total", total)
-        check_same_length(ood_score=ood_score, total=total)
+        ood_score, total = _as_columns(ood_score, total)
         finite = np.isfinite(ood_score)  # the others would raise the threshold beyond all of them
         thresholds = None
         if per_class and finite.any():
-            classes = as_classes("predicted", _given("predicted", predicted))
-            check_same_length(ood_score=ood_score, predicted=classes)
+            classes = _predicted(predicted, ood_score)
             thresholds = class_thresholds(ood_score[finite], classes[finite], false_alarm)
         rule = cls(
             false_alarm=float(as_share("false_alarm", false_alarm)),
@@ -132,7 +127,7 @@ class DeferralRule:
         )
         if max_error is None:
             return rule
-        right = as_booleans("correct", _given("correct", correct))
+        right = as_booleans("correct", _required("correct", correct, "max_error"))
         check_same_length(total=total, correct=right)
         left = rule.decide(ood_score, total, predicted).decision == "accept"
         acceptance = largest_acceptance(
@@ -145,20 +140,12 @@ class DeferralRule:
     ) -> Decisions:
         """Accept or defer each point; without evidence for the error bound, none is accepted.
 
-        Parameters
-        ----------
-        ood_score, total : array of shape (N,)
-            The scores that the rule was calibrated on; an `ood_score` of +inf is always unfamiliar.
-        predicted : array of shape (N,), optional
-            Index of the predicted class; required by a rule with class thresholds.
+        The arguments (N,) are as in `calibrate`; a rule with class thresholds needs `predicted`.
         """
-        ood_score = as_scores("ood_score", ood_score, empty=True, infinite=True)
-        total = as_scores("total", total, empty=True)
-        check_same_length(ood_score=ood_score, total=total)
+        ood_score, total = _as_columns(ood_score, total, empty=True)
         limit = np.full(len(ood_score), self.ood_threshold)
         if self.class_thresholds is not None:
-            classes = as_classes("predicted", _given("predicted", predicted))
-            check_same_length(ood_score=ood_score, predicted=classes)
+            classes = _predicted(predicted, ood_score)
             for index, threshold in self.class_thresholds.items():
                 limit[classes == index] = threshold
         reason = np.where(total > self.total_threshold, "ambiguous", "")
@@ -176,11 +163,8 @@ class DeferralRule:
             limit = -q * math.log(q) - (1 - q) * math.log(1 - q)
         if self.acceptance is None:
             return limit
-        return (
-            -math.inf
-            if self.acceptance.threshold is None
-            else min(limit, self.acceptance.threshold)
-        )
+        threshold = self.acceptance.threshold
+        return -math.inf if threshold is None else min(limit, threshold)
 
     def summary(self) -> str:
         """The rule and its guarantees in a few lines."""
@@ -222,8 +206,7 @@ class DeferralRule:
         else:
             words = (
                 f"Unfamiliar: ood_score above {self.ood_threshold:.3g}. On average at most {alarm} "
-                "of in-distribution points are flagged "
-                f"({self.n_calibration} calibration points)."
+                f"of in-distribution points are flagged ({self.n_calibration} calibration points)."
             )
         if self.n_infinite > 0:
             words += f" {self.n_infinite} more have an infinite ood_score and are always flagged"
@@ -235,25 +218,20 @@ class DeferralRule:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite threshold becomes None."""
         own = self.class_thresholds
-        plain: dict[str, Any] = asdict(self)
-        plain["ood_threshold"] = self.ood_threshold if math.isfinite(self.ood_threshold) else None
-        plain["class_thresholds"] = own and {str(index): value for index, value in own.items()}
-        plain["acceptance"] = self.acceptance and self.acceptance.to_dict()
-        return plain
+        return asdict(self) | {
+            "ood_threshold": self.ood_threshold if math.isfinite(self.ood_threshold) else None,
+            "class_thresholds": own and {str(index): value for index, value in own.items()},
+            "acceptance": self.acceptance and self.acceptance.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
         """Inverse of `to_dict`."""
         try:
-            values = dict(plain)
-            own, acceptance = values.pop("class_thresholds"), values.pop("acceptance")
-            threshold = values.pop("ood_threshold")
-            return cls(
-                **values,
-                ood_threshold=math.inf if threshold is None else threshold,
-                class_thresholds=own and {int(index): value for index, value in own.items()},
-                acceptance=acceptance and Acceptance.from_dict(acceptance),
-            )
+            threshold, acceptance = plain["ood_threshold"], plain["acceptance"]
+            finite = {"ood_threshold": math.inf if threshold is None else threshold}
+            rule = from_state(cls, {**plain, **finite, "acceptance": None})
+            return replace(rule, acceptance=acceptance and Acceptance.from_dict(acceptance))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 "a deferral rule must be a dictionary written by to_dict; reading it failed at "
@@ -277,8 +255,24 @@ def _ood_threshold(ood_score: np.ndarray, false_alarm: float) -> float:
     return threshold if math.isfinite(threshold) else conformal_threshold(finite, false_alarm)
 
 
-def _given(name: str, values: ArrayLike | None) -> ArrayLike:
+def _as_columns(
+    ood_score: ArrayLike, total: ArrayLike, *, empty: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both scores (N,), checked."""
+    scores = as_scores("ood_score", ood_score, empty=empty, infinite=True)
+    entropies = as_scores("total", total, empty=empty)
+    check_same_length(ood_score=scores, total=entropies)
+    return scores, entropies
+
+
+def _predicted(predicted: ArrayLike | None, ood_score: np.ndarray) -> np.ndarray:
+    """Indices (N,) of the predicted classes, checked."""
+    classes = as_classes("predicted", _required("predicted", predicted, "per_class"))
+    check_same_length(ood_score=ood_score, predicted=classes)
+    return classes
+
+
+def _required(name: str, values: ArrayLike | None, option: str) -> ArrayLike:
     if values is None:
-        option = {"predicted": "per_class", "correct": "max_error"}[name]
         raise ValueError(f"{option} needs {name}; got None. Pass {name}, or leave {option} out.")
     return values

@@ -113,7 +113,7 @@ class Tail:
         infinite, the evidence begins at the 95 % quantile.
         """
         standard = self.standardized(scores)
-        usual = torch.nn.functional.softplus(LOGIT_95 * (standard.clamp(max=1) - elbow))
+        usual = (LOGIT_95 * (standard.clamp(max=1) - elbow)).exp().log1p()  # at most log 20
         above = usual + self._excess(standard)
         if self.below is None:
             return above

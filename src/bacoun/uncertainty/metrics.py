@@ -1,8 +1,9 @@
 """Metrics for uncertainty scores: OOD detection, calibration, and selective prediction.
 
-Detection compares the uncertainty of in-distribution points (`inside`) with that of
-out-of-distribution points (`outside`). Calibration compares probabilities with labels. Selective
-prediction asks how many errors remain when the most uncertain points are not answered.
+Detection compares the uncertainty of in-distribution points, `inside` (n,), with that of
+out-of-distribution points, `outside` (m,). Calibration compares `probabilities` (N, K) with
+`labels` (N,), columns from 0 to K-1. Selective prediction asks how many errors remain when the most
+uncertain points are not answered; `correct` (N,) says whether each prediction is.
 """
 
 from __future__ import annotations
@@ -20,10 +21,7 @@ from sklearn.metrics import average_precision_score
 def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
     """Probability that an OOD point scores higher than an in-distribution one; ties count half.
 
-    Parameters
-    ----------
-    inside, outside : array of shape (n,) and (m,)
-        Uncertainty of in-distribution and of OOD points.
+    The scores `inside` (n,) are of in-distribution points and `outside` (m,) of OOD points.
 
     Examples
     --------
@@ -36,13 +34,7 @@ def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
 
 
 def aupr(inside: ArrayLike, outside: ArrayLike) -> float:
-    """Average precision of detecting OOD points by high scores.
-
-    Parameters
-    ----------
-    inside, outside : array of shape (n,) and (m,)
-        Uncertainty of in-distribution and of OOD points.
-    """
+    """Average precision of detecting OOD points (m,) among those inside (n,) by high scores."""
     inside, outside = _as_scores(inside=inside, outside=outside)
     is_outside = np.repeat([False, True], [len(inside), len(outside)])
     ranks = stats.rankdata(np.concatenate([inside, outside]))  # scikit-learn refuses infinity
@@ -52,12 +44,8 @@ def aupr(inside: ArrayLike, outside: ArrayLike) -> float:
 def fpr_at_tpr(inside: ArrayLike, outside: ArrayLike, tpr: float = 0.95) -> float:
     """False positive rate at the threshold that flags at least `tpr` of the OOD points.
 
-    Parameters
-    ----------
-    inside, outside : array of shape (n,) and (m,)
-        Uncertainty of in-distribution and of OOD points.
-    tpr : float
-        True positive rate, in (0, 1].
+    The scores `inside` (n,) are of in-distribution points and `outside` (m,) of OOD points; the
+    true positive rate `tpr` lies in (0, 1].
     """
     inside, outside = _as_scores(inside=inside, outside=outside)
     threshold = np.sort(outside)[-_count("tpr", tpr, len(outside))]
@@ -67,12 +55,8 @@ def fpr_at_tpr(inside: ArrayLike, outside: ArrayLike, tpr: float = 0.95) -> floa
 def change_from(inside: ArrayLike, outside: ArrayLike) -> float:
     """Relative change of the mean, the paper's "Pct Change": 1.0 is twice as high for OOD points.
 
-    NaN or infinite if the mean of `inside` is 0.
-
-    Parameters
-    ----------
-    inside, outside : array of shape (n,) and (m,)
-        Uncertainty of in-distribution and of OOD points.
+    The scores `inside` (n,) are of in-distribution points and `outside` (m,) of OOD points. NaN or
+    infinite if the mean of `inside` is 0.
 
     Examples
     --------
@@ -119,12 +103,7 @@ def expected_calibration_error(
 def negative_log_likelihood(probabilities: ArrayLike, labels: ArrayLike) -> float:
     """Mean of -log p(true class), in nats; infinite if a true class has probability 0.
 
-    Parameters
-    ----------
-    probabilities : array of shape (N, K)
-        Class probabilities.
-    labels : array of shape (N,)
-        Column of the true class, 0 to K-1.
+    The `probabilities` are (N, K), and `labels` (N,) the columns of the true classes.
     """
     table, truth = _as_predictions(probabilities, labels)
     with np.errstate(divide="ignore"):
@@ -162,11 +141,8 @@ def risk_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[np.ndarra
 def aurc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
     """Area under the risk-coverage curve: mean risk over answering 1, 2, ..., N points.
 
-    Parameters
-    ----------
-    uncertainty, correct : array of shape (N,)
-        Uncertainty of each point, and whether its prediction is correct. The least uncertain are
-        answered first; ties are averaged over all their orders.
+    Points are answered by ascending `uncertainty` (N,), with ties averaged over all their orders;
+    `correct` (N,) says whether each prediction is.
 
     Examples
     --------
@@ -183,12 +159,7 @@ def augrc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
 
     Traub et al. (2024): the probability that a random point is an error and is answered, when
     another random point sets the threshold; ties count half. Half the error rate for a useless
-    uncertainty, half its square for a perfect one.
-
-    Parameters
-    ----------
-    uncertainty, correct : array of shape (N,)
-        Uncertainty of each point, and whether its prediction is correct.
+    `uncertainty` (N,), half its square for a perfect one; `correct` (N,) says which are no errors.
     """
     answered, errors = _cumulative(uncertainty, correct)
     return float(np.trapezoid([0, *errors], [0, *answered]) / answered[-1] ** 2)
@@ -197,12 +168,8 @@ def augrc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
 def risk_at_coverage(uncertainty: ArrayLike, correct: ArrayLike, coverage: float) -> float:
     """Error rate at the lowest threshold that answers at least `coverage` of the points.
 
-    Parameters
-    ----------
-    uncertainty, correct : array of shape (N,)
-        Uncertainty of each point, and whether its prediction is correct.
-    coverage : float
-        Fraction of points to answer, in (0, 1].
+    Of points with `uncertainty` (N,) and predictions that are `correct` (N,) or not; `coverage`
+    lies in (0, 1].
     """
     answered, errors = _cumulative(uncertainty, correct)
     first = np.searchsorted(answered, _count("coverage", coverage, answered[-1]))
@@ -212,25 +179,14 @@ def risk_at_coverage(uncertainty: ArrayLike, correct: ArrayLike, coverage: float
 def coverage_at_risk(uncertainty: ArrayLike, correct: ArrayLike, risk: float) -> float:
     """Largest coverage with an error rate of at most `risk` on these points; 0.0 if there is none.
 
-    Parameters
-    ----------
-    uncertainty, correct : array of shape (N,)
-        Uncertainty of each point, and whether its prediction is correct.
-    risk : float
-        Largest error rate among answered points.
+    The points have `uncertainty` (N,), and predictions that are `correct` (N,) or not.
     """
     coverages, risks = risk_coverage(uncertainty, correct)
     return float(coverages[risks <= risk].max(initial=0.0))
 
 
 def rank_correlation(a: ArrayLike, b: ArrayLike) -> float:
-    """Spearman's rank correlation; NaN if one of the scores is constant.
-
-    Parameters
-    ----------
-    a, b : array of shape (N,)
-        Two scores of the same points.
-    """
+    """Spearman's rank correlation of two scores (N,); NaN if one of them is constant."""
     a, b = _as_scores(a=a, b=b)
     if len(a) != len(b):
         raise ValueError(f"a and b must be equally long; got {len(a)} and {len(b)} numbers.")
