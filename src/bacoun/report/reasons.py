@@ -19,15 +19,7 @@ class Reason(NamedTuple):
 
 
 def reasons(explanation: Explanation, columns: Mapping[str, Distribution]) -> list[Reason]:
-    """The columns that explain a row, at most three, in the order of the explanation.
-
-    Parameters
-    ----------
-    explanation : Explanation
-        Of an unfamiliar or of an ambiguous row.
-    columns : dict of Distribution
-        The training rows, by the name of the column.
-    """
+    """The columns that explain a row, at most three, in the order of the explanation."""
     if explanation.reason == "ambiguous":
         return [
             Reason(
