@@ -7,7 +7,7 @@ from typing import Any
 from bacoun.files.model_folder import plain
 from bacoun.tabular import TableModel
 from bacoun.tabular.encoding import Column
-from bacoun.tabular.typical import shown, typical_row
+from bacoun.tabular.typical import shown
 
 _MAX_LEVELS = 1000
 
@@ -16,7 +16,7 @@ def describe(name: str, version: str, model: TableModel) -> dict[str, Any]:
     """Everything a client needs to know to ask this model, in plain values."""
     facts = model.facts
     shown = ("rows", "training_rows", "calibration_rows", "accuracy", "auc", "ece", "error_bound")
-    typical = typical_row(model)
+    typical = model.typical_row()
     return {
         "name": name,
         "version": version,
