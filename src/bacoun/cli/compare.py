@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import warnings
@@ -65,6 +64,7 @@ def compare(
     check_out(page, overwrite)
     frame = read_table(table)
 
+    from bacoun.columns.frames import table_checksum
     from bacoun.comparison.page import write_page
     from bacoun.comparison.record import resume
     from bacoun.comparison.summary import Summary
@@ -73,7 +73,7 @@ def compare(
     frame = frame.assign(**{target: read_labels(frame, target)})
     names = _chosen(methods)
     options = {"target": target, "time": time, "group": group, "max_rows": max_rows}
-    facts = {"table": _digest(frame), **options}
+    facts = {"table": table_checksum(frame), **options}
     runs = page.with_suffix(".json")
     cases = _cases(frame, range(seeds), options)
     if overwrite:
@@ -121,14 +121,6 @@ def _installed(names: list[str]) -> list[str]:
             package = METHODS[name].package
             typer.echo(f"bacoun: note: {name} needs {package}, which is not installed.", err=True)
     return [name for name in names if METHODS[name].is_installed]
-
-
-def _digest(frame: pd.DataFrame) -> str:
-    """A checksum of the table's columns and cells."""
-    import pandas as pd
-
-    cells = pd.util.hash_pandas_object(frame, index=False).to_numpy()
-    return hashlib.sha256(cells.tobytes() + repr(list(frame.columns)).encode()).hexdigest()
 
 
 def _check_same(runs: Path, facts: dict[str, Any]) -> None:

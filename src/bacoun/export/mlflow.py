@@ -19,7 +19,6 @@ import pandas as pd
 
 from bacoun.columns.column import Column
 from bacoun.tabular import TableModel
-from bacoun.tabular.typical_row import typical_row
 
 _DATA = "bacoun"  # the folder of our model inside MLflow's
 _TYPES = {"number": "double", "boolean": "boolean", "category": "string", "date": "string"}
@@ -119,7 +118,7 @@ def _type(column: Column) -> str:
 
 def _example(model: TableModel) -> pd.DataFrame:
     """A typical row, as a table with the types of the signature."""
-    row = pd.DataFrame([typical_row(model)])
+    row = pd.DataFrame([model.typical_row()])
     doubles = [column.name for column in model.columns if _type(column) == "double"]
     return row.astype(dict.fromkeys(doubles, float))
 

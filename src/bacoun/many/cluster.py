@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -15,20 +15,20 @@ _FAN_IN = 32  # results that one task merges
 _SECONDS_TO_ANSWER = 30
 
 
-class Engine(Protocol):
-    """Runs a function on many items and merges the results."""
+class Engine:
+    """Runs a function on many items and merges the results; here, one task after the other."""
 
     @property
     def dashboard(self) -> str:
         """Address of a page that shows what is running; empty if there is none."""
-        ...
+        return ""
 
     def run(
         self,
         function: Callable[[Item], Result],
         items: Sequence[Item],
         merge: Callable[[list[Result]], Result],
-        on_done: Callable[[Item], None] = ...,
+        on_done: Callable[[Item], None] = lambda item: None,
     ) -> Result:
         """Merge the results of `function` on each of at least one item.
 
@@ -43,26 +43,6 @@ class Engine(Protocol):
         on_done : callable
             Called here with each item when it is done.
         """
-        ...
-
-
-def _ignore(item: Any) -> None:
-    pass
-
-
-class ThisProcess:
-    """Runs one task after the other, without Dask."""
-
-    dashboard = ""
-
-    def run(
-        self,
-        function: Callable[[Item], Result],
-        items: Sequence[Item],
-        merge: Callable[[list[Result]], Result],
-        on_done: Callable[[Item], None] = _ignore,
-    ) -> Result:
-        """See `Engine.run`."""
         results: list[Result] = []
         for item in items:
             results.append(function(item))
@@ -72,14 +52,11 @@ class ThisProcess:
         return merge(results)
 
 
-class DaskCluster:
-    """Runs tasks on the workers of a Dask client.
+ThisProcess = Engine  # the engine without Dask
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Connected to a scheduler with at least one worker.
-    """
+
+class DaskCluster(Engine):
+    """Runs tasks on the workers of a Dask client, which is connected to a scheduler with some."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -94,7 +71,7 @@ class DaskCluster:
         function: Callable[[Item], Result],
         items: Sequence[Item],
         merge: Callable[[list[Result]], Result],
-        on_done: Callable[[Item], None] = _ignore,
+        on_done: Callable[[Item], None] = lambda item: None,
     ) -> Result:
         """See `Engine.run`. Results are merged on the workers, a few at a time."""
         from distributed import as_completed

@@ -134,19 +134,7 @@ def check_folder(out: str, files: Sequence[str]) -> None:
 
 
 def plan(scorer: Scorer, files: Sequence[str], out: str, engine: Engine) -> Plan:
-    """Read the footers of all files, check their columns, and see which parts are missing.
-
-    Parameters
-    ----------
-    scorer : Scorer
-        Scores the rows.
-    files : sequence of str
-        Addresses of Parquet files.
-    out : str
-        Folder for the parts; it is made if it does not exist.
-    engine : Engine
-        Where footers are read.
-    """
+    """Read the footers of all files, check their columns, and see which parts are missing."""
     folder, filesystem = located(out)
     surveys = survey_files(files, engine)
     for survey in surveys:
@@ -164,14 +152,7 @@ def score_files(
 ) -> Summary:
     """Write the parts that are missing or torn, and the summary.
 
-    Parameters
-    ----------
-    plan : Plan
-        What to score.
-    engine : Engine
-        Where to score it.
-    on_done : callable
-        Called with each row group when its part is there.
+    `on_done` is called with each row group when its part is there.
     """
     counts = engine.run(plan.writer, plan.groups, merge_counts, on_done)
     sample = _sample(plan, engine)

@@ -60,10 +60,9 @@ def report_data(
     Parameters
     ----------
     model : TableModel
-    test : DataFrame
-        In-distribution rows, with or without labels.
-    ood : DataFrame, optional
-        Out-of-distribution rows.
+        Asked once about each table.
+    test, ood : DataFrame
+        In-distribution rows, with or without labels, and out-of-distribution rows, if any.
     target : str, optional
         Column of the labels. None: the model's own, if the table has it.
     names : dict, optional

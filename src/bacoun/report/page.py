@@ -18,20 +18,22 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from bacoun.files.atomic import atomic_write
 from bacoun.report.data import ReportData
 from bacoun.report.formats import FILTERS
-from bacoun.report.sections import SECTIONS
+from bacoun.report.sections import SECTIONS, shared
 
 
 def render_page(data: ReportData) -> str:
     """The page as text."""
     css, js, templates = resource("page.css"), resource("page.js"), environment("bacoun.report")
-    sections = {}
-    for name, section in SECTIONS.items():
+    known = shared(data)
+
+    def written(name: str) -> str:
         template = templates.get_template(f"sections/{name}.html.j2")
-        sections[name] = template.render(data=data, **section.values(data))
+        return template.render(known | SECTIONS[name].values(data))
+
     return templates.get_template("page.html.j2").render(
         data=data,
         titles={name: section.title for name, section in SECTIONS.items()},
-        sections=sections,
+        sections={name: written(name) for name in SECTIONS},
         css=css,
         js=js,
         policy=content_policy(css, js),

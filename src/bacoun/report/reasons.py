@@ -20,15 +20,7 @@ class Reason(NamedTuple):
 
 
 def reasons(explanation: Explanation, columns: Mapping[str, Column]) -> list[Reason]:
-    """The columns that explain a row, at most three, in the order of the explanation.
-
-    Parameters
-    ----------
-    explanation : Explanation
-        Of an unfamiliar or of an ambiguous row.
-    columns : dict of Column
-        The columns in training, by their names.
-    """
+    """The columns that explain a row, at most three, in the order of the explanation."""
     if explanation.reason == "ambiguous":
         return [
             Reason(

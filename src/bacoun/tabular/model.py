@@ -174,9 +174,9 @@ class TableModel:
             max_error, false_alarm=false_alarm, per_class=per_class, confidence=confidence
         )
 
-        settings = {"seed": random_state, "impute": impute, "quick": quick}
-        made = {"error_bound": error_bound, **settings}
-        facts = describe(frame, labels, split, encoder, scored, made)
+        settings: dict[str, Any] = {"error_bound": error_bound, "seed": random_state}
+        settings |= {"impute": impute, "quick": quick}
+        facts = describe(frame, labels, split, encoder, scored, settings)
         facts |= {} if sampled is None else sampled.facts
         known = np.concatenate([points, features[~unseen]])
         profile, share = encoder.profile_, len(split.train) / facts["training_rows"]
@@ -192,8 +192,6 @@ class TableModel:
             neighborhood=Neighborhood.fit(known, _sizes(classifier, encoder), random_state),
             replacements=Replacements.fit(encoder, points, classes[split.train]),
         )
-
-    # --- what a model is --------------------------------------------------------------------------
 
     @property
     def classes(self) -> np.ndarray:
@@ -253,8 +251,6 @@ class TableModel:
                 f"{where} already has columns that would be added: {listed(taken)}. Rename or "
                 "drop them first."
             )
-
-    # --- what it answers --------------------------------------------------------------------------
 
     def score(self, frame: Any, because: bool = False) -> Any:
         """Predictions, uncertainties and decisions for each row of `frame`, with the same index.
@@ -329,6 +325,12 @@ class TableModel:
     def coordinates(self, scored: ScoredRows) -> np.ndarray:
         """Scored rows as points (N, E): standardized numbers and one-hot encoded categories."""
         return self.neighborhood.coordinates(scored.features)
+
+    def typical_row(self) -> dict[str, Any]:
+        """A row in the middle of the densest known ones, written as in a table."""
+        from bacoun.tabular.typical_row import typical_row  # which needs this class
+
+        return typical_row(self)
 
     def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table, with numbers and booleans parsed from the text of a CSV; dates as they are."""

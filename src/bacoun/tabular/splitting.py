@@ -118,12 +118,8 @@ def split_columns(group: str | None, time: str | None) -> list[str]:
 def find_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
     """Which rows (N,) belong together, as integers: those of one group, or identical ones.
 
-    Parameters
-    ----------
-    table : DataFrame of N rows
-        Without columns that only identify rows: copies may differ in those.
-    column : str or None
-        Column that names the group of each row. None: identical rows are a group.
+    Without a `column` of groups, identical rows are one. The table has no columns that only
+    identify rows, in which copies may differ.
     """
     return pd.factorize(hash_groups(table, column))[0]
 
@@ -174,13 +170,6 @@ def split_by_time(
     """Indices of earlier training rows and of held-out rows, the latest ones; both sorted.
 
     Of a group with training rows, later rows are left out; of another, its first one is held out.
-
-    Parameters
-    ----------
-    labels, groups, times : array of shape (N,)
-        Class, group and time of each row.
-    share : float
-        Fraction of the rows to hold out.
     """
     order = np.argsort(times, kind="stable")
     n_train = len(order) - round(share * len(order))
@@ -202,15 +191,6 @@ def split(
 
     A group is on one side, because a copy of a training row says nothing about new rows; of a
     held-out group one row is kept, because the guarantees count independent rows.
-
-    Parameters
-    ----------
-    labels, groups : array of shape (N,)
-        Class and group of each row.
-    share : float
-        Fraction of the groups to hold out.
-    random_state : int
-        Seed of the split.
     """
     n_rows, n_classes = len(labels), len(np.unique(labels))
     one_each = np.arange(n_rows)

@@ -14,7 +14,6 @@ from bacoun.files.model_folder import plain
 from bacoun.server.jobs import Model
 from bacoun.server.settings import Settings
 from bacoun.tabular import TableModel
-from bacoun.tabular.typical_row import typical_row
 from bacoun.watching.log import Watch
 
 _AGAIN_SECONDS = 5.0  # until a model that could not be loaded is tried again: it may be a slow copy
@@ -35,7 +34,7 @@ class LoadedModel:
     @cached_property
     def description(self) -> dict[str, Any]:
         """Everything a client needs to know to ask this model, in plain values."""
-        model, facts, typical = self.model, self.model.facts, typical_row(self.model)
+        model, facts, typical = self.model, self.model.facts, self.model.typical_row()
         return {
             "name": self.name,
             "version": self.version,
