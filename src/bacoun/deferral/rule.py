@@ -218,7 +218,8 @@ class DeferralRule:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite threshold becomes None."""
         own = self.class_thresholds
-        return asdict(self) | {
+        plain: dict[str, Any] = asdict(self)
+        return plain | {
             "ood_threshold": self.ood_threshold if math.isfinite(self.ood_threshold) else None,
             "class_thresholds": own and {str(index): value for index, value in own.items()},
             "acceptance": self.acceptance and self.acceptance.to_dict(),

@@ -126,7 +126,7 @@ def _with_plain_trees(features: TabularFeatures) -> TabularFeatures:
         sums = forest.values_[nodes].sum(dim=1)
         return (sums + forest.frequencies_) / (forest.n_trees + 1)
 
-    forest._shares = shares
+    forest._shares = shares  # type: ignore[method-assign]
     features = copy.copy(features)
     features.forest_ = forest
     return features
