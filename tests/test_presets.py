@@ -69,7 +69,7 @@ EVERYWHERE = {
     "boundary__drop_overlap": False,
     "features__patience": None,
     "features__joint_softmax": True,
-    "features__edge_weight": 1,
+    "features__boundary_weight": 1,
     "posterior__prior_scale": 1,
 }
 

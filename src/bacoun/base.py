@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bacoun.deferral import conformal_threshold, prediction_sets
 from bacoun.deferral.checks import as_share
-from bacoun.engine.randomness import independent_workers
+from bacoun.engine.threads import independent_workers
 from bacoun.uncertainty import Uncertainty, decompose, from_moments
 from bacoun.uncertainty.decomposition import Array
 from bacoun.validation import ImageShape, as_rows, check_table, classes_of
@@ -79,6 +79,12 @@ def evaluation_of(
         parts.epistemic if ood_score is None else ood_score,
         **known,
     )
+
+
+def standardized(table: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> Tensor:
+    """Points (N, D), in single precision, from a table (N, D)."""
+    with np.errstate(over="ignore"):
+        return torch.from_numpy(np.clip((table - mean) / scale, -FAR, FAR)).float()
 
 
 class BayesianClassifier(ClassifierMixin, BaseEstimator):
@@ -145,9 +151,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
     def _standardized(self, table: np.ndarray) -> Tensor:
         """Points (N, D), or (N, C, H, W) if they are images."""
-        with np.errstate(over="ignore"):
-            standard = np.clip((table - self.mean_) / self.scale_, -FAR, FAR)
-        points = torch.from_numpy(standard).float().to(self.device)
+        points = standardized(table, self.mean_, self.scale_).to(self.device)
         return points if self.image_shape_ is None else points.unflatten(1, self.image_shape_)
 
     def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
@@ -252,7 +256,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             over calibration sets, if the row comes from the same distribution. It may be empty.
         """
         check_is_fitted(self)
-        if not hasattr(self, "set_scores_"):
+        if "set_scores_" not in vars(self):
             raise NotFittedError(
                 "predict_set needs labeled rows that fit has not seen; this model has none. "
                 "Call calibrate(X, y) first."

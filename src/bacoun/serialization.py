@@ -1,4 +1,4 @@
-"""A fitted classifier <-> nested plain values and tensors, which `storage` writes to a folder."""
+"""A fitted classifier <-> nested plain values and tensors, for `files.model_folder`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from bacoun.files.model_folder import plain
+from bacoun.files.persistence import from_state, to_state
+from bacoun.prediction import FeatureExtractor
 from bacoun.steps import STEPS
 from bacoun.uncertainty import Doubt
 
@@ -29,10 +30,11 @@ _SETTINGS = (
     "standardize",
     "n_jobs",
 )
+_ARRAYS = ("mean", "scale", "outliers", "set_scores")
 
 
-def to_state(model: BaCOUnClassifier) -> State:
-    """Everything that `from_state` needs to rebuild a fitted classifier."""
+def pack_classifier(model: BaCOUnClassifier) -> State:
+    """Everything that `unpack_classifier` needs to rebuild a fitted classifier."""
     check_is_fitted(model)
     seed = model.random_state if isinstance(model.random_state, int) else None
     settings = {name: plain(getattr(model, name)) for name in _SETTINGS}
@@ -44,25 +46,20 @@ def to_state(model: BaCOUnClassifier) -> State:
         "image_shape": plain(model.image_shape_),
         "n_categories": model.n_categories_,
         "feature_names_in": list(getattr(model, "feature_names_in_", [])) or None,
-        "mean": torch.from_numpy(model.mean_),
-        "scale": torch.from_numpy(model.scale_),
-        "outliers": torch.from_numpy(model.outliers_),
-        "doubt": None if model.doubt_ is None else model.doubt_.get_state(),
-        "set_scores": torch.from_numpy(model.set_scores_)
-        if hasattr(model, "set_scores_")
-        else None,
+        **{name: getattr(model, f"{name}_", None) for name in _ARRAYS},
+        "doubt": to_state(model.doubt_),
         "steps": {name: pack_step(name, getattr(model, f"{name}_")) for name in STEPS},
     }
 
 
-def from_state(
+def unpack_classifier(
     kind: type[Classifier],
     state: State,
     *,
     body: nn.Module | None = None,
     device: str = "cpu",
 ) -> Classifier:
-    """Undo `to_state`.
+    """Undo `pack_classifier`.
 
     Parameters
     ----------
@@ -81,14 +78,14 @@ def from_state(
     model.n_categories_ = state["n_categories"]
     if state["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
-    for name in ("mean", "scale", "outliers", "set_scores"):
+    for name in _ARRAYS:
         if state[name] is not None:
             setattr(model, f"{name}_", state[name].cpu().numpy())
     for name in STEPS:
         step = unpack_step(name, state["steps"][name], body)
         setattr(model, f"{name}_", step)
         setattr(model, name, None if step is None else clone(step))
-    model.doubt_ = None if state["doubt"] is None else Doubt.from_state(state["doubt"])
+    model.doubt_ = None if state["doubt"] is None else from_state(Doubt, state["doubt"])
     return model
 
 
@@ -103,13 +100,25 @@ def pack_step(name: str, step: Any) -> State | None:
             "Save a model with steps of your own by joblib.dump."
         )
     # Nested settings have names such as shell__epochs; the object they belong to is one of `parts`.
-    params = step.get_params()
-    parts = {key: _kind_of(name, params.pop(key)) for key in _objects(params)}
-    settings = dict(params)
+    settings = step.get_params()
+    objects = [key for key, value in settings.items() if isinstance(value, BaseEstimator)]
+    parts = {key: _kind_of(name, settings.pop(key)) for key in objects}
     if isinstance(settings.get("body"), nn.Module):
         settings["body"] = None
     state = plain(step.get_state())
     return {"kind": kind, "parts": parts, "settings": plain(settings), "state": state}
+
+
+def pack_extractor(extractor: FeatureExtractor) -> State:
+    """A feature extractor whose feature map is a built-in step, as plain values and tensors."""
+    feature_map = pack_step("features", extractor.feature_map)
+    return {"mean": extractor.mean, "scale": extractor.scale, "feature_map": feature_map}
+
+
+def unpack_extractor(state: State) -> FeatureExtractor:
+    """Undo `pack_extractor`."""
+    mean, scale = (state[name].numpy() for name in ("mean", "scale"))
+    return FeatureExtractor(mean, scale, unpack_step("features", state["feature_map"], None))
 
 
 def unpack_step(name: str, packed: State | None, body: nn.Module | None) -> Any:
@@ -140,11 +149,6 @@ def unpack_step(name: str, packed: State | None, body: nn.Module | None) -> Any:
 def _kind_of(name: str, step: Any) -> str | None:
     """The name of a built-in step among those called `name`; None if it is not one."""
     return next((kind for kind, known in STEPS[name].items() if type(step) is known), None)
-
-
-def _objects(params: State) -> list[str]:
-    """Names of the settings that are objects with settings of their own."""
-    return [key for key, value in params.items() if hasattr(value, "get_params")]
 
 
 def _as_tuple(value: Any) -> Any:

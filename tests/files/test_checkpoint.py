@@ -150,8 +150,8 @@ def test_a_checkpoint_changes_no_bit_of_the_fit_and_no_stream(moons, tmp_path):
 class Shell(BaseEstimator):
     """A step of one's own, which knows nothing of checkpoints."""
 
-    def fit(self, points, labels, *, generator=None):
-        self.radius_ = 3 + torch.rand(1, generator=generator)
+    def fit(self, points, labels, context):
+        self.radius_ = 3 + torch.rand(1, generator=context.generator)
         return self
 
     def sample(self, n_points, *, generator):

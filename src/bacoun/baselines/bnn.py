@@ -19,7 +19,8 @@ from torch.nn.utils import parameters_to_vector
 
 from bacoun.baselines.networks import Network, NetworkDraws, check_body
 from bacoun.engine.progress import progress_bars
-from bacoun.engine.randomness import as_generator, draw_seed, seeded, threads_for
+from bacoun.engine.randomness import as_generator, draw_seed, seeded
+from bacoun.engine.threads import threads_for
 from bacoun.engine.training import OnEpoch
 from bacoun.features.networks import make_body
 

@@ -18,7 +18,8 @@ from torch import Generator, Tensor, nn
 
 from bacoun.baselines.networks import Baseline
 from bacoun.engine.progress import progress_bars
-from bacoun.engine.randomness import as_generator, draw_seed, threads_for
+from bacoun.engine.randomness import as_generator, draw_seed
+from bacoun.engine.threads import threads_for
 from bacoun.engine.training import train
 
 _JITTER = 1e-6  # added to the diagonal of kernel matrices, for repeated points

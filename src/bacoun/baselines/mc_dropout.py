@@ -17,6 +17,7 @@ from bacoun.engine.progress import progress_bars
 from bacoun.engine.randomness import as_generator
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
+from bacoun.protocols import FitContext
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -68,9 +69,8 @@ class MCDropout(NestedSettings, NetworkDraws):
         points, labels = self._validated(X, y)
         generator = as_generator(self.random_state)
         with progress_bars(self.verbose) as bar_for:
-            self.network_ = network.fit(
-                points, labels, generator=generator, on_epoch=bar_for("network")
-            )
+            context = FitContext(generator=generator, on_epoch=bar_for("network"))
+            self.network_ = network.fit(points, labels, context)
         self.masks_ = [self._masks(generator) for _ in range(self.n_draws)]
         return self
 

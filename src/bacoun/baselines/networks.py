@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from bacoun.base import CHUNK, BayesianClassifier, Evaluation, evaluation_of
-from bacoun.engine.randomness import RandomState, as_generator, threads_for
+from bacoun.engine.randomness import RandomState, as_generator
+from bacoun.engine.threads import threads_for
 from bacoun.engine.training import History, mean_log_loss, train
 from bacoun.features.learned import default_epochs
 from bacoun.features.networks import KINDS as BODIES

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import torch
 from scipy.sparse import csgraph, csr_array
 from torch import Generator, Tensor
+
+from bacoun.files.persistence import SavesAttributes
 
 _N_BINS = 6  # of a number, as the parent of a category
 _MAX_CELLS = 1_000_000  # in the table of a category and its parent
@@ -16,7 +18,7 @@ _MAX_ROWS = 20_000  # from which parents are chosen
 _UNSEEN = 0.5  # pseudo-count of each category, and of all that were not seen
 
 
-class CategoryTree:
+class CategoryTree(SavesAttributes):
     """A tree-augmented naive Bayes model: p(categories | class, numbers).
 
     Each category depends on the class and at most one parent: another category, or a number in six
@@ -27,6 +29,8 @@ class CategoryTree:
 
     A code outside 0..n-1 counts as unseen.
     """
+
+    _saved = ("sizes_", "cuts_", "parents_", "tables_")
 
     def fit(self, codes: Tensor, sizes: Sequence[int], numbers: Tensor, groups: Tensor) -> Self:
         """Learn from N rows.
@@ -152,17 +156,6 @@ class CategoryTree:
         for child in range(len(self.sizes_)):
             visit(child)
         return order
-
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the tree."""
-        names = ("sizes", "cuts", "parents", "tables")
-        return {name: getattr(self, f"{name}_") for name in names}
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state`."""
-        for name, value in state.items():
-            setattr(self, f"{name}_", value)
-        return self
 
 
 def _smoothed(counts: Tensor, towards: Tensor) -> Tensor:

@@ -16,15 +16,17 @@ from zuko.lazy import UnconditionalTransform
 from zuko.transforms import IdentityTransform, MonotonicAffineTransform
 
 from bacoun.boundary import realnvp
-from bacoun.engine.randomness import seeded, threads_for
+from bacoun.engine.randomness import seeded
+from bacoun.engine.threads import threads_for
 from bacoun.engine.training import History, OnEpoch, epochs_for, train
+from bacoun.files.persistence import SavesAttributes
 
 _DEFAULT_STEPS = 6000
 _MIN_POINTS = 20  # fewer get a Gaussian instead of a flow
 
 
 @dataclass(kw_only=True, eq=False)
-class Flow:
+class Flow(SavesAttributes):
     """RealNVP from zuko, fitted by maximum likelihood to one cloud of points.
 
     Parameters
@@ -44,6 +46,8 @@ class Flow:
     hidden: int = 64
     jitter: float = 0.1
     batch_norm: bool = False
+
+    _saved = ("center_", "scale_", "blocks", "module_")
 
     def fit(
         self,
@@ -139,24 +143,14 @@ class Flow:
         log_normal = -latent.square() / 2 - math.log(math.sqrt(2 * math.pi))
         return log_normal.sum(dim=1) + (log_det if log_det.ndim == 1 else log_det.sum(dim=1))
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the fitted flow."""
-        return {
-            "center": self.center_,
-            "scale": self.scale_,
-            "blocks": self.blocks,
-            "weights": dict(self.module_.state_dict()),
-        }
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state` on a flow of the same settings."""
-        self.center_, self.scale_, self.blocks = (state[k] for k in ("center", "scale", "blocks"))
+    def _rebuilt(self, name: str, state: Any) -> Any:
+        if name != "module_":
+            return state
         with seeded(Generator()):  # the weights drawn here are replaced
-            self.module_ = self._build(len(self.center_)).to(self.center_.device)
-        self.module_.load_state_dict(state["weights"])
-        self.module_.eval()
+            module = self._build(len(self.center_)).to(self.center_.device)
+        module.load_state_dict(state)
         self.history_ = History()
-        return self
+        return module.eval()
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

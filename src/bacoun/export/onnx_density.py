@@ -15,6 +15,7 @@ from bacoun.boundary.gaussians import ClassGaussians
 from bacoun.boundary.realnvp import LARGEST_LOG_SCALE
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.export.onnx_graph import Graph
+from bacoun.features import LearnedFeatures
 from bacoun.uncertainty.doubt import (
     ELBOW,
     LARGEST_ODDS,
@@ -31,9 +32,10 @@ def add_views(
     graph: Graph, points: str, logits: str, classifier: BaCOUnClassifier, doubt: Doubt
 ) -> dict[str, str]:
     """Views (N, 1) of how unusual points are, by name, in float64."""
-    if "edge" in doubt.views:
-        joint_softmax = getattr(classifier.features_, "joint_softmax", False)
-        return {"edge": _add_log_odds(graph, logits, joint_softmax)}
+    if "boundary" in doubt.views:
+        features = classifier.features_
+        is_joint = isinstance(features, LearnedFeatures) and features.joint_softmax
+        return {"boundary": _add_log_odds(graph, logits, is_joint)}
     return _add_scores(graph, points, classifier.boundary_)
 
 
@@ -216,13 +218,13 @@ def _add_class_log_prob(graph: Graph, points: str, boundary: Any) -> str:
 
 
 def _add_log_odds(graph: Graph, logits: str, joint_softmax: bool) -> str:
-    """Log-odds (N, 1) of edge against data, from logits (N, K+1) with the edge last."""
+    """Log-odds (N, 1) of boundary against data, from logits (N, K+1) with the boundary last."""
     logits = graph.add("Cast", logits, to=graph.double)
-    edge = graph.add("Gather", logits, np.array([-1]), axis=1)
+    boundary = graph.add("Gather", logits, np.array([-1]), axis=1)
     if not joint_softmax:
-        return edge
+        return boundary
     classes = graph.add("Slice", logits, np.array([0]), np.array([-1]), np.array([1]))
-    return graph.add("Sub", edge, graph.reduce("LogSumExp", classes))
+    return graph.add("Sub", boundary, graph.reduce("LogSumExp", classes))
 
 
 def _add_log_prob(graph: Graph, points: str, flow: Flow) -> str:

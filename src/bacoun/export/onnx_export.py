@@ -25,7 +25,7 @@ from bacoun.features.forest import SMOOTHING
 from bacoun.features.members import BIN_SCALE, Members
 from bacoun.features.networks import CategoryCodes, Dropout, MixedInputs
 from bacoun.files.atomic import atomic_write
-from bacoun.posterior.head import ReducedHead
+from bacoun.posterior.last_layer import ReducedLayer
 from bacoun.uncertainty.doubt import ENOUGH_ROWS, LARGEST_ODDS, OOD_SCALE, Doubt
 
 
@@ -112,7 +112,7 @@ def _add_standardization(graph: Graph, classifier: BaCOUnClassifier) -> str:
 
 
 def _add_network(graph: Graph, points: str, classifier: BaCOUnClassifier) -> tuple[str, str]:
-    """Features (N, L) and the network's own logits (N, K), or (N, K+1) with the edge last."""
+    """Features (N, L) and the network's own logits (N, K), or (N, K+1) with the boundary last."""
     if isinstance(classifier.features_, TabularFeatures):
         return _add_members(graph, points, classifier.features_)
     if not isinstance(classifier.features_, LearnedFeatures):
@@ -222,7 +222,7 @@ def _add_mixed_inputs(graph: Graph, layer: MixedInputs, value: str) -> str:
 def _add_coordinates(graph: Graph, features: str, classifier: BaCOUnClassifier) -> str:
     """Coordinates (N, r + 1) that the draws multiply, in float64 because far away terms cancel."""
     posterior = classifier.posterior_
-    if not isinstance(posterior, ReducedHead):
+    if not isinstance(posterior, ReducedLayer):
         raise ValueError(
             "posterior must be 'hmc', 'nuts' or 'laplace' to be exported; got "
             f"{type(posterior).__name__}. Fit with one of these."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,20 +11,21 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
-from bacoun.engine.randomness import as_generator, seeded, threads_for
-from bacoun.engine.training import OnEpoch, assign_folds, epochs_for, train
+from bacoun.engine.randomness import as_generator, seeded
+from bacoun.engine.threads import threads_for
+from bacoun.engine.training import assign_folds, epochs_for, train
 from bacoun.features.forest import Forest
 from bacoun.features.learned import MANY_NUMBERS, NO_CLASS
 from bacoun.features.members import Members
+from bacoun.files.persistence import SavesAttributes
+from bacoun.protocols import ChoosePriorScale, FitContext
 
 _DEFAULT_STEPS = 6000
-ChoosePriorScale = Callable[[Tensor, Tensor, Tensor, Tensor, int], float]
-"""From features (M, N, L), labels, weights and folds, each (N,), and K to a scale."""
 _MOST_JUDGED = 5000  # held-out rows that decide when training stops; more add time, not certainty
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class TabularFeatures(BaseEstimator):
+class TabularFeatures(SavesAttributes, BaseEstimator):
     """The last hidden layers of several small networks for tables, side by side.
 
     Each member holds out another part of the rows. So all rows together decide when training stops,
@@ -51,10 +52,10 @@ class TabularFeatures(BaseEstimator):
     input_dropout : float, optional
         Share of the numbers that are hidden from the network in training, so that it does not learn
         the noise in many of them. None: 0.5 if there are more than 50, otherwise 0.
-    edge_weight : float
-        Weight of an edge point in the loss; a data point has weight 1.
-    edge_gradient : float
-        Factor of the gradient that the hidden layers get from "data or edge?". The last layer
+    boundary_weight : float
+        Weight of a boundary point in the loss; a data point has weight 1.
+    boundary_gradient : float
+        Factor of the gradient that the hidden layers get from "data or boundary?". The last layer
         learns it in any case.
     l2 : float
         Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
@@ -87,8 +88,8 @@ class TabularFeatures(BaseEstimator):
     embedding: int = 8
     category_dropout: float = 0.3
     input_dropout: float | None = None
-    edge_weight: float = 0.1
-    edge_gradient: float = 0.1
+    boundary_weight: float = 0.1
+    boundary_gradient: float = 0.1
     l2: float = 1.0
     epochs: int | None = None
     batch_size: int = 256
@@ -96,43 +97,26 @@ class TabularFeatures(BaseEstimator):
     patience: int = 20
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        points: Tensor,
-        labels: Tensor,
-        *,
-        edge: Tensor | None = None,
-        edge_labels: Tensor | None = None,
-        n_categories: Sequence[int] | None = None,
-        sample_weight: Tensor | None = None,
-        choose_prior_scale: ChoosePriorScale | None = None,
-        generator: Generator | None = None,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
-        """Train on points (N, D) and labels (N,) in 0..K-1, with or without edge points.
+    honored = ("sample_weight",)
+    _saved = (
+        "n_categories_",
+        "n_classes_",
+        "has_boundary_",
+        "prior_scale_",
+        "forest_",
+        "votes_mean_",
+        "votes_scale_",
+        "module_",
+    )
 
-        Parameters
-        ----------
-        edge : Tensor of shape (n, D), optional
-            Points on the edge of the data.
-        edge_labels : Tensor of shape (n,), optional
-            The class whose edge each point is on; -1 if unknown. None: edge points teach no class.
-        n_categories : sequence of int, of length D, optional
-            Number of categories of each column; 0 if it is continuous. None: all are.
-        sample_weight : Tensor of shape (N,), optional
-            Weight of each point in the loss, relative to their mean. None: 1.
-        choose_prior_scale : callable, optional
-            Finds the prior of the last layer that predicts held-out points best.
-        generator : torch.Generator, optional
-            Source of randomness. None: a fresh seed.
-        on_epoch : callable, optional
-            Called after each epoch with the number done and the number planned.
-        """
+    def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
+        """Train on points (N, D) and labels (N,) in 0..K-1, with or without boundary points."""
         self._check(points)
-        generator = as_generator(generator)
-        self.n_categories_ = [0] * points.shape[1] if n_categories is None else list(n_categories)
-        self.n_classes_, self.has_edge_ = int(labels.max()) + 1, edge is not None
-        weights = points.new_ones(len(points)) if sample_weight is None else sample_weight
+        generator, boundary = as_generator(context.generator), context.boundary_points
+        columns, weights = context.n_categories, context.sample_weight
+        self.n_categories_ = [0] * points.shape[1] if columns is None else list(columns)
+        self.n_classes_, self.has_boundary_ = int(labels.max()) + 1, boundary is not None
+        weights = points.new_ones(len(points)) if weights is None else weights
         weights = (weights / weights.mean()).to(points)
         votes = self._fit_forest(points, labels, weights, generator)
         with seeded(generator):
@@ -143,16 +127,17 @@ class TabularFeatures(BaseEstimator):
         data = [points, votes, labels, weights, folds]
         judged = torch.randperm(len(points), generator=generator)[:_MOST_JUDGED].to(points.device)
         held_out = [column[judged] for column in data]
-        if edge is not None:
-            unknown = labels.new_full((len(edge),), NO_CLASS)
-            of_edge = [
-                edge,
-                self._votes(edge),
-                unknown if edge_labels is None else edge_labels,
-                weights.new_full((len(edge),), self.edge_weight),
-                folds.new_full((len(edge),), -1),
+        if boundary is not None:
+            unknown = labels.new_full((len(boundary),), NO_CLASS)
+            known = context.boundary_labels
+            of_boundary = [
+                boundary,
+                self._votes(boundary),
+                unknown if known is None else known,
+                weights.new_full((len(boundary),), self.boundary_weight),
+                folds.new_full((len(boundary),), -1),
             ]
-            data = [torch.cat(pair) for pair in zip(data, of_edge, strict=True)]
+            data = [torch.cat(pair) for pair in zip(data, of_boundary, strict=True)]
         with threads_for(0):
             self.history_ = train(
                 self.module_,
@@ -166,11 +151,12 @@ class TabularFeatures(BaseEstimator):
                 held_out=held_out,
                 held_out_loss=self._held_out_loss,
                 generator=generator,
-                on_epoch=on_epoch,
+                on_epoch=context.on_epoch,
             )
             self.prior_scale_ = None
-            if choose_prior_scale is not None:
-                self.prior_scale_ = self._best_prior_scale(choose_prior_scale, *held_out)
+            if context.choose_prior_scale is not None:
+                choose = context.choose_prior_scale
+                self.prior_scale_ = self._best_prior_scale(choose, *held_out)
         return self
 
     def _default_epochs(self, n_points: int) -> int:
@@ -215,7 +201,7 @@ class TabularFeatures(BaseEstimator):
             self.n_members,
             self.n_categories_,
             n_votes,
-            self.n_classes_ + int(self.has_edge_),
+            self.n_classes_ + int(self.has_boundary_),
             hidden=self.hidden,
             n_bins=self.n_bins,
             embedding=self.embedding,
@@ -232,13 +218,13 @@ class TabularFeatures(BaseEstimator):
         features = self.module_.features(points, votes)
         logits = self.module_.outputs(features)
         loss = _cross_entropy(logits[..., : self.n_classes_], targets)
-        if self.has_edge_:
+        if self.has_boundary_:
             frozen = features.detach()
-            scaled = frozen + self.edge_gradient * (features - frozen)
+            scaled = frozen + self.boundary_gradient * (features - frozen)
             log_odds = self.module_.outputs(scaled)[..., -1]
-            is_edge = (folds < 0).to(log_odds).expand_as(log_odds)
+            is_boundary = (folds < 0).to(log_odds).expand_as(log_odds)
             loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(
-                log_odds, is_edge, reduction="none"
+                log_odds, is_boundary, reduction="none"
             )
         share_trained = 1 - 1 / self.n_members
         return (weights * loss).mean(dim=1).sum() / share_trained
@@ -281,52 +267,32 @@ class TabularFeatures(BaseEstimator):
 
     @torch.no_grad()
     def transform_with_log_odds(self, points: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Features (N, M L), and mean log-odds (N,) of edge against data; None without edge."""
+        """Features (N, M L), and mean log-odds (N,) of boundary against data; None without one."""
         features = self.module_.features(points, self._votes(points))
-        if not self.has_edge_:
+        if not self.has_boundary_:
             return self._joined(features), None
         return self._joined(features), self.module_.outputs(features)[..., -1].mean(dim=0)
 
     @torch.no_grad()
     def region_proba(self, points: Tensor) -> Tensor:
-        """The members' mean probabilities (N, K), or (N, K+1) with the edge last."""
+        """The members' mean probabilities (N, K), or (N, K+1) with the boundary last."""
         logits = self.module_.outputs(self.module_.features(points, self._votes(points)))
         classes = logits[..., : self.n_classes_].softmax(dim=2)
-        if not self.has_edge_:
+        if not self.has_boundary_:
             return classes.mean(dim=0)
-        edge = logits[..., -1:]
-        known = (-edge).sigmoid() * classes  # 1 - sigmoid would round to 0
-        return torch.cat([known, edge.sigmoid()], dim=2).mean(dim=0)
+        boundary = logits[..., -1:]
+        known = (-boundary).sigmoid() * classes  # 1 - sigmoid would round to 0
+        return torch.cat([known, boundary.sigmoid()], dim=2).mean(dim=0)
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the fitted network."""
-        state = {
-            "n_categories": self.n_categories_,
-            "n_classes": self.n_classes_,
-            "has_edge": self.has_edge_,
-            "prior_scale": self.prior_scale_,
-            "weights": dict(self.module_.state_dict()),
-            "forest": None,
-        }
-        if self.forest_ is not None:
-            state["forest"] = self.forest_.get_state()
-            state |= {"votes_mean": self.votes_mean_, "votes_scale": self.votes_scale_}
-        return state
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state`."""
-        for name in ("n_categories", "n_classes", "has_edge", "prior_scale"):
-            setattr(self, f"{name}_", state[name])
-        self.forest_ = None
-        if state["forest"] is not None:
-            forest = Forest(n_trees=self.n_trees, depth=self.tree_depth)
-            self.forest_ = forest.set_state(state["forest"])
-            self.votes_mean_, self.votes_scale_ = state["votes_mean"], state["votes_scale"]
+    def _rebuilt(self, name: str, state: Any) -> Any:
+        if name == "forest_" and state is not None:
+            return Forest(n_trees=self.n_trees, depth=self.tree_depth).set_state(state)
+        if name != "module_":
+            return state
         with seeded(Generator()):  # the initial weights are replaced
-            self.module_ = self._new_members()
-        self.module_.load_state_dict(state["weights"])
-        self.module_.to(state["weights"]["first"].device).eval()
-        return self
+            module = self._new_members()
+        module.load_state_dict(state)
+        return module.to(state["first"].device).eval()
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from bacoun.files.atomic import atomic_folder, left_behind
 
-FORMAT = 2
+FORMAT = 3
 _DOCUMENT, _TENSORS = "model.json", "model.safetensors"
 MAY_LIE_BESIDE = ("report.html",)  # what our commands write into the folder of a model
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from bacoun.engine.randomness import independent_workers, is_worth_threads
+from bacoun.engine.threads import independent_workers, is_worth_threads
 from bacoun.engine.training import OnEpoch
 from bacoun.files.checkpoint import Checkpoint, State
 from bacoun.posterior.diagnostics import (
@@ -19,9 +19,10 @@ from bacoun.posterior.diagnostics import (
     effective_sample_sizes,
     probe_logits,
 )
-from bacoun.posterior.head import ReducedHead
+from bacoun.posterior.last_layer import ReducedLayer
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import Whitening, whiten
+from bacoun.protocols import FitContext
 
 Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
 """Whitened coordinates (d, B), whether the value is needed -> log density (B,), gradient (d, B)."""
@@ -38,7 +39,7 @@ _N_BLOCKS = 4  # of chains in a large problem, each advanced on a thread of its 
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class HMC(ReducedHead):
+class HMC(ReducedLayer):
     """Exact posterior of the last layer by Hamiltonian Monte Carlo in the reduced space.
 
     Parameters
@@ -75,9 +76,7 @@ class HMC(ReducedHead):
         posterior: SoftmaxRegression,
         mode: Tensor,
         generator: Generator,
-        *,
-        on_epoch: OnEpoch | None,
-        checkpoint: Checkpoint | None,
+        context: FitContext,
     ) -> tuple[Tensor, dict[str, Any]]:
         target = posterior.to(torch.float32)
         n_chains, n_warmup, n_iterations = self._sizes(len(posterior.features) * mode.numel())
@@ -96,7 +95,7 @@ class HMC(ReducedHead):
                 target_accept=self.target_accept,
                 generator=generator,
                 n_blocks=n_blocks,
-                on_epoch=_shifted(on_epoch, n_done, planned),
+                on_epoch=_shifted(context.on_epoch, n_done, planned),
                 **options,
             )
 
@@ -113,7 +112,7 @@ class HMC(ReducedHead):
             whitening = whiten(posterior, some).to(torch.float32)
             x = whitening.from_weights(weights)
         enough = None if self.n_iterations else is_enough
-        last = run(n_warmup - n_done, n_iterations, enough=enough, checkpoint=checkpoint)
+        last = run(n_warmup - n_done, n_iterations, enough=enough, checkpoint=context.checkpoint)
         facts = {name: getattr(last, name) for name in ("acceptance", "divergences", "step_size")}
         return _to_chains(last.draws, whitening), facts
 

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from bacoun.posterior.head import ReducedHead
+from bacoun.posterior.last_layer import ReducedLayer
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
+from bacoun.protocols import FitContext
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class Laplace(ReducedHead):
+class Laplace(ReducedLayer):
     """Gaussian approximation of the posterior: fast, but inaccurate if the posterior is skewed.
 
     Parameters
@@ -40,7 +41,7 @@ class Laplace(ReducedHead):
     _draws_are_independent = True
 
     def _sample(
-        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, **progress: Any
+        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, context: FitContext
     ) -> tuple[Tensor, dict[str, Any]]:
         whitening = whiten(posterior, mode[:, :, None], full=self.full)
         x = torch.randn(mode.numel(), self.n_draws, generator=generator, dtype=torch.float64)

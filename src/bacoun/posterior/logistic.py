@@ -20,7 +20,7 @@ import torch
 from scipy.linalg import helmert
 from torch import Tensor
 
-from bacoun.engine.randomness import independent_workers, is_worth_threads
+from bacoun.engine.threads import independent_workers, is_worth_threads
 
 # Rows are processed in chunks whose logits fit in the CPU cache.
 _CHUNK_ELEMENTS = 1 << 18

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from typing import Self
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
-from bacoun.engine.randomness import as_generator, draw_seed, threads_for
-from bacoun.engine.training import OnEpoch, mean_log_loss, train
+from bacoun.engine.randomness import as_generator, draw_seed
+from bacoun.engine.threads import threads_for
+from bacoun.engine.training import mean_log_loss, train
 from bacoun.posterior.diagnostics import Health
-from bacoun.posterior.head import Head
+from bacoun.posterior.last_layer import LinearLayer
+from bacoun.protocols import FitContext
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class MeanField(Head):
+class MeanField(LinearLayer):
     """An independent Gaussian for each weight, fitted by maximizing the ELBO with Adam.
 
     Parameters
@@ -46,21 +48,12 @@ class MeanField(Head):
     batch_size: int = 256
     learning_rate: float = 1e-2
 
-    _saved = ("mean", "scale", "eps", "joint_seed", "elbo")
+    _saved = ("mean_", "scale_", "eps_", "joint_seed_", "elbo_", "health_")
 
-    def fit(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        *,
-        sample_weight: Tensor | None = None,
-        best_prior_scale: float | None = None,
-        generator: Generator | None = None,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
+    def fit(self, features: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Fit to features (N, L) and labels (N,) in 0..K-1; weights (N,) count as copies."""
         started = time.perf_counter()
-        generator = as_generator(generator)
+        generator, sample_weight = as_generator(context.generator), context.sample_weight
         n_classes = self._check(features, labels)
         if self.prior_scale == "evidence":
             raise ValueError(
@@ -68,7 +61,7 @@ class MeanField(Head):
                 "prior_scale='evidence' first and take its prior_scale_."
             )
         design = self._design(features.float())
-        prior_scale = self._resolved_prior_scale(design, best_prior_scale)
+        prior_scale = self._resolved_prior_scale(design, context.best_prior_scale)
         n_points = len(design)
         weights = _GaussianWeights(design.shape[1], n_classes).to(design.device)
 
@@ -89,7 +82,7 @@ class MeanField(Head):
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 generator=generator,
-                on_epoch=on_epoch,
+                on_epoch=context.on_epoch,
             )
         self.elbo_ = [-n_points * loss for loss in history.train]
         self.mean_ = weights.mean.detach()

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from bacoun.engine.training import OnEpoch
-from bacoun.posterior.head import ReducedHead
+from bacoun.posterior.last_layer import ReducedLayer
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
+from bacoun.protocols import FitContext
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class NUTS(ReducedHead):
+class NUTS(ReducedLayer):
     """Exact posterior of the last layer by the No-U-Turn Sampler (needs the extra `nuts`).
 
     Parameters
@@ -53,9 +53,7 @@ class NUTS(ReducedHead):
         posterior: SoftmaxRegression,
         mode: Tensor,
         generator: Generator,
-        *,
-        on_epoch: OnEpoch | None,
-        **progress: Any,
+        context: FitContext,
     ) -> tuple[Tensor, dict[str, Any]]:
         whitening = whiten(posterior, mode[:, :, None])
 
@@ -73,8 +71,8 @@ class NUTS(ReducedHead):
             target_accept=self.target_accept,
             seed=int(torch.randint(2**31, (1,), generator=generator)),
         )
-        if on_epoch is not None:  # nutpie runs to the end in one call
-            on_epoch(self.n_iterations, self.n_iterations)
+        if context.on_epoch is not None:  # nutpie runs to the end in one call
+            context.on_epoch(self.n_iterations, self.n_iterations)
         flat = torch.from_numpy(draws).flatten(0, 1).T.to(mode.device)  # (d, C T)
         chains = whitening.to_weights(flat).permute(2, 0, 1).unflatten(0, draws.shape[:2])
         return chains, {"divergences": divergences}

@@ -24,8 +24,7 @@ from bacoun.deferral import DeferralRule
 from bacoun.deferral.checks import as_share
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
-from bacoun.protocols import FeatureRows
-from bacoun.serialization import from_state, to_state
+from bacoun.serialization import pack_classifier, unpack_classifier
 from bacoun.tabular.encoding import TableEncoder, find_ids
 from bacoun.tabular.explaining import Explainer
 from bacoun.tabular.explanation import Explanation
@@ -50,15 +49,16 @@ class Sampled:
         Columns that only identify rows, as from `find_ids`.
     facts : dict
         Facts about all rows that replace those about the sample.
-    encoded_by : callable
-        From a fitted encoder to the `all_rows` of `BaCOUnClassifier.fit`.
+    fit_classifier : callable
+        Fits a classifier to all rows; called with it, the fitted encoder, the sampled points, their
+        labels and the checkpoint.
     """
 
     train: np.ndarray
     held_out: np.ndarray
     ids: Mapping[str, str]
     facts: Mapping[str, Any]
-    encoded_by: Callable[[TableEncoder], Callable[[BaCOUnClassifier], FeatureRows]]
+    fit_classifier: Callable[[BaCOUnClassifier, TableEncoder, np.ndarray, np.ndarray, Any], None]
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,10 @@ class TableModel:
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
         classifier = classifier or make(random_state=random_state, verbose=verbose)
         classifier.categorical_features = encoder.categorical_features_ or None
-        all_rows = None if sampled is None else sampled.encoded_by(encoder)
-        classifier.fit(points, labels[train], checkpoint=checkpoint, all_rows=all_rows)
+        if sampled is None:
+            classifier.fit(points, labels[train], checkpoint=checkpoint)
+        else:
+            sampled.fit_classifier(classifier, encoder, points, labels[train], checkpoint)
 
         scored = ScoredRows.of(classifier, *unknown)
         known = np.concatenate([points, unknown[0][~unknown[1]]])
@@ -362,7 +364,7 @@ class TableModel:
         The folder must not exist yet; with `overwrite`, a saved model there is replaced.
         """
         content = {
-            "classifier": to_state(self.classifier),
+            "classifier": pack_classifier(self.classifier),
             "encoder": self.encoder.to_dict(),
             "rule": self.rule.to_dict(),
             "target": self.target,
@@ -386,7 +388,7 @@ class TableModel:
             )
         with refuse_incomplete(path):
             return cls(
-                classifier=from_state(BaCOUnClassifier, content["classifier"]),
+                classifier=unpack_classifier(BaCOUnClassifier, content["classifier"]),
                 encoder=TableEncoder.from_dict(content["encoder"]),
                 rule=DeferralRule.from_dict(content["rule"]),
                 target=content["target"],
