@@ -245,8 +245,13 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
             Also split epistemic uncertainty into `model`, from the weights of step 3, and `ood`,
             because the row may be out of distribution. The two add up to it.
         """
-        predictor = self._predictor
-        return self._uncertainty(X, predictor.split_moments if split else predictor.moments)
+        judge = self._predictor.judge
+
+        def moments(points: Tensor) -> tuple[Tensor, ...]:
+            mean, mean_entropy, model, *_ = judge(points)
+            return (mean, mean_entropy, model) if split else (mean, mean_entropy)
+
+        return self._uncertainty(X, moments)
 
     def ood_score(self, X: ArrayLike) -> np.ndarray:
         """OOD score (N,) of each row: small inside the data, growing without bound outside.
@@ -339,7 +344,7 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
         return self._predictor.samples(points, joint)
 
     def _moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        return self._predictor.moments(points)
+        return self._predictor.judge(points)[:2]
 
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
         return self._predictor.evaluation(points, self._log_units)

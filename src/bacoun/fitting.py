@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
 from bacoun.boundary import MixedShell, find_outliers
-from bacoun.engine.progress import BarFor, progress_bars
+from bacoun.engine.progress import progress_bars
 from bacoun.engine.randomness import as_generator
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.posterior.prior_scale import held_out_prior_scale
@@ -91,20 +91,19 @@ class Fit:
     def learn_features(self) -> None:
         """Steps 1 and 2: points on the boundary of the data, and features that know it."""
         model, (boundary, features, _) = self.classifier, self.steps
-        with self._running() as bar_for:
-            self._leave_out_outliers(bar_for)
+        with self._running():
+            self._leave_out_outliers()
             model.boundary_, model.doubt_ = None, None
             drawn: dict[str, Tensor | None] = {}
             if boundary is not None:
                 data = self.points.flatten(1), self.labels
-                model.boundary_ = self._fitted("boundary", boundary, *data, bar_for=bar_for)
+                model.boundary_ = self._fitted("boundary", boundary, *data)
                 drawn = self._boundary_points()
             model.features_ = self._fitted(
                 "features",
                 features,
                 self.points,
                 self.labels,
-                bar_for=bar_for,
                 sample_weight=row_weights(model, self.rows, self.labels),
                 choose_prior_scale=held_out_prior_scale,
                 **drawn,
@@ -119,14 +118,13 @@ class Fit:
             The features of all rows, if X and y are a sample of them.
         """
         model = self.classifier
-        with self._running() as bar_for:
+        with self._running():
             learned = features_of(model.features_, self.points, seen=True)
             model.posterior_ = self._fitted(
                 "posterior",
                 self.steps[2],
                 learned,
                 self.labels,
-                bar_for=bar_for,
                 sample_weight=row_weights(model, self.rows, self.labels),
                 best_prior_scale=best_prior_scale(model.features_),
                 all_rows=all_rows,
@@ -137,21 +135,21 @@ class Fit:
                 model.doubt_ = learn_doubt(model._predictor, *data, prior, n_rows)
 
     @contextmanager
-    def _running(self) -> Iterator[BarFor]:
-        with progress_bars(self.classifier.verbose) as bar_for, self.classifier._threads():
-            yield bar_for
+    def _running(self) -> Iterator[None]:
+        with progress_bars(self.classifier.verbose) as self._bar_for, self.classifier._threads():
+            yield
 
-    def _fitted(self, name: str, step: Any, *data: Tensor, bar_for: BarFor, **known: Any) -> Any:
+    def _fitted(self, name: str, step: Any, *data: Tensor, **known: Any) -> Any:
         context = FitContext(
             generator=self.generator,
-            on_epoch=bar_for(name),
+            on_epoch=self._bar_for(name),
             checkpoint=self.checkpoint,
             n_categories=self.classifier.n_categories_,
             **known,
         )
         return fit_step(name, step, *data, context=context)
 
-    def _leave_out_outliers(self, bar_for: BarFor) -> None:
+    def _leave_out_outliers(self) -> None:
         model = self.classifier
         model.outliers_ = np.empty(0, dtype=np.int64)
         if model.contamination == 0:
@@ -161,7 +159,7 @@ class Fit:
             self.labels,
             model.contamination,
             generator=self.generator,
-            on_epoch=bar_for("outliers"),
+            on_epoch=self._bar_for("outliers"),
         )
         model.outliers_ = outliers if self.rows.places is None else self.rows.places[outliers]
         self.rows = self.rows.take(np.setdiff1d(np.arange(len(self.points)), outliers))

@@ -94,16 +94,8 @@ class Predictor:
             return doubted(draws, judged.kappa)
         return doubted_draws(draws, judged.kappa, 1 - judged.known)
 
-    def moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean over draws of the class probabilities (N, K) and of their entropy (N,)."""
-        return self.judge(points)[:2]
-
-    def split_moments(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """These, and the epistemic uncertainty (N,) due to the weights."""
-        return self.judge(points)[:3]
-
     def moments_of_weights(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """The same over draws of step 3 alone, without doubt, of features (N, L)."""
+        """Mean over draws of step 3 of probabilities (N, K) and entropy (N,), by features."""
         if isinstance(self.posterior, HasMoments):
             return self.posterior.predict_moments(features)
         draws = self.posterior.predict_proba_samples(features)
@@ -145,12 +137,8 @@ class Predictor:
     ) -> Tensor | None:
         """Log density (N,), or None if the boundary has none.
 
-        Parameters
-        ----------
-        log_units : float
-            Log of the factor between densities of the data and of standardized points.
-        views : dict, optional
-            From `unfamiliarity`, so that the flows are not asked twice.
+        `log_units` is the log of the factor between densities of the data and of standardized
+        points; the `views` are those of `unfamiliarity`, so that the flows are not asked twice.
         """
         if not isinstance(self.boundary, HasDensity):
             return None
@@ -183,10 +171,7 @@ def _held_out_rows(step: Any) -> Tensor:
 def features_of(feature_map: Any, points: Tensor, *, seen: bool = False) -> Tensor:
     """Features (N, L) of points in float64 for step 3, where large numbers nearly cancel.
 
-    Parameters
-    ----------
-    seen : bool
-        Whether the points may be those of `fit`, for which a feature map may have another method.
+    `seen`: the points may be those of `fit`, for which a feature map may have another method.
     """
     has_other = seen and isinstance(feature_map, HasTransformSeen)
     transform = feature_map.transform_seen if has_other else feature_map.transform
@@ -208,18 +193,8 @@ def learn_doubt(
 ) -> Doubt:
     """Doubt, from how unusual training points would look if they were new.
 
-    Parameters
-    ----------
-    points : Tensor of shape (N, ...)
-        Training points, or a sample of them.
-    labels : Tensor of shape (N,)
-        Their classes.
-    features : Tensor of shape (N, L)
-        Their features.
-    ood_prior : float
-        Prior probability that a scored point is out of distribution.
-    n_rows : int
-        Number of rows that step 3 was fitted to.
+    The points (N, ...), their labels (N,) and features (N, L) may be a sample of the `n_rows` that
+    step 3 was fitted to.
     """
     views = predictor.held_out_unfamiliarity(points, labels)
     rows, are_new = reference_rows(len(points)), False

@@ -69,7 +69,6 @@ class FeatureRows(Protocol):
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        ...
 
     def reduce(
         self,
@@ -80,7 +79,6 @@ class FeatureRows(Protocol):
 
         Both must be picklable, and `merge` associative.
         """
-        ...
 
 
 # --- any step ---------------------------------------------------------------------------------
@@ -92,11 +90,9 @@ class HasState(Protocol):
 
     def get_state(self) -> dict[str, Any]:
         """Plain values and tensors, nested."""
-        ...
 
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state` on a step of the same settings."""
-        ...
 
 
 @runtime_checkable
@@ -122,7 +118,6 @@ class BoundarySampler(Protocol):
 
     def fit(self, points: Tensor, labels: Tensor, context: FitContext, /) -> Self:
         """Learn from points (N, D), float, and labels (N,), int in 0..K-1."""
-        ...
 
     def sample(
         self, n_points: int, *, generator: Generator
@@ -131,7 +126,6 @@ class BoundarySampler(Protocol):
 
         The class of a point is that of the data whose boundary it is on.
         """
-        ...
 
 
 @runtime_checkable
@@ -140,7 +134,6 @@ class HasDensity(Protocol):
 
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D), in nats."""
-        ...
 
 
 @runtime_checkable
@@ -149,15 +142,12 @@ class HasUnfamiliarity(HasDensity, Protocol):
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """Scores (N,) by name; a larger one is more unusual."""
-        ...
 
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The same of the points (N, D) of `fit`, as if they were new."""
-        ...
 
     def log_prob_from(self, points: Tensor, unfamiliarity: dict[str, Tensor]) -> Tensor:
         """`log_prob` (N,) of points of known `unfamiliarity`, so that flows are asked once."""
-        ...
 
 
 @runtime_checkable
@@ -170,7 +160,6 @@ class HasClassDensities(Protocol):
         K is 1 with one density for all classes. Where `wanted` (K, N) is False, the result need not
         be computed and may be -inf.
         """
-        ...
 
 
 # --- step 2 -----------------------------------------------------------------------------------
@@ -182,11 +171,9 @@ class FeatureMap(Protocol):
 
     def fit(self, points: Tensor, labels: Tensor, context: FitContext, /) -> Self:
         """Learn from points (N, D), or images (N, C, H, W), and labels (N,), int in 0..K-1."""
-        ...
 
     def transform(self, points: Tensor) -> Tensor:
         """Features (N, L) of points (N, ...)."""
-        ...
 
 
 @runtime_checkable
@@ -195,7 +182,6 @@ class HasLogOdds(Protocol):
 
     def transform_with_log_odds(self, points: Tensor) -> tuple[Tensor, Tensor | None]:
         """Features (N, L), and log-odds (N,) of boundary against data; None without a boundary."""
-        ...
 
 
 @runtime_checkable
@@ -204,7 +190,6 @@ class HasRegions(Protocol):
 
     def region_proba(self, points: Tensor) -> Tensor:
         """Probabilities (N, K), or (N, K+1) with the boundary last."""
-        ...
 
 
 @runtime_checkable
@@ -213,7 +198,6 @@ class HasTransformSeen(Protocol):
 
     def transform_seen(self, points: Tensor) -> Tensor:
         """Features (N, L) of points of `fit`, as if they were new."""
-        ...
 
 
 @runtime_checkable
@@ -236,11 +220,9 @@ class LastLayer(Protocol):
 
     def fit(self, features: Tensor, labels: Tensor, context: FitContext, /) -> Self:
         """Learn from features (N, L), without a bias column, and labels (N,), int in 0..K-1."""
-        ...
 
     def predict_proba_samples(self, features: Tensor) -> Tensor:
         """Class probabilities (S, N, K) under each posterior draw."""
-        ...
 
 
 @runtime_checkable
@@ -249,4 +231,3 @@ class HasMoments(Protocol):
 
     def predict_moments(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Mean over draws of the class probabilities (N, K) and of their entropy (N,)."""
-        ...

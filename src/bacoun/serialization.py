@@ -30,7 +30,15 @@ _SETTINGS = (
     "standardize",
     "n_jobs",
 )
-_ARRAYS = ("mean", "scale", "outliers", "set_scores")
+_FITTED = (
+    "n_features_in_",
+    "image_shape_",
+    "n_categories_",
+    "mean_",
+    "scale_",
+    "outliers_",
+    "set_scores_",
+)
 
 
 def pack_classifier(model: BaCOUnClassifier) -> State:
@@ -42,13 +50,10 @@ def pack_classifier(model: BaCOUnClassifier) -> State:
         "bacoun": version("bacoun"),
         "settings": settings | {"random_state": seed},
         "classes": {"dtype": model.classes_.dtype.str, "values": model.classes_.tolist()},
-        "n_features_in": model.n_features_in_,
-        "image_shape": plain(model.image_shape_),
-        "n_categories": model.n_categories_,
-        "feature_names_in": list(getattr(model, "feature_names_in_", [])) or None,
-        **{name: getattr(model, f"{name}_", None) for name in _ARRAYS},
+        "fitted": {name: vars(model)[name] for name in _FITTED if name in vars(model)},
+        "feature_names_in": list(vars(model).get("feature_names_in_", [])) or None,
         "doubt": to_state(model.doubt_),
-        "steps": {name: pack_step(name, getattr(model, f"{name}_")) for name in STEPS},
+        "steps": {name: pack_step(name, vars(model)[f"{name}_"]) for name in STEPS},
     }
 
 
@@ -59,28 +64,18 @@ def unpack_classifier(
     body: nn.Module | None = None,
     device: str = "cpu",
 ) -> Classifier:
-    """Undo `pack_classifier`.
+    """Undo `pack_classifier`, as an object of a class, with tensors on a device.
 
-    Parameters
-    ----------
-    kind : type
-        The class to rebuild.
-    body : torch.nn.Module, optional
-        Stands in for a module of the user's own, whose code is not saved.
-    device : str
-        Where the tensors go.
+    `body` stands in for a module of the user's own, whose code is not saved.
     """
     state = _to_device(state, device)
     model = kind(**state["settings"], device=device)
     model.classes_ = np.array(state["classes"]["values"], dtype=state["classes"]["dtype"])
-    model.n_features_in_ = state["n_features_in"]
-    model.image_shape_ = _as_tuple(state["image_shape"])
-    model.n_categories_ = state["n_categories"]
+    for name, value in state["fitted"].items():
+        array = value.cpu().numpy() if isinstance(value, Tensor) else value
+        setattr(model, name, _as_tuple(array) if name == "image_shape_" else array)
     if state["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
-    for name in _ARRAYS:
-        if state[name] is not None:
-            setattr(model, f"{name}_", state[name].cpu().numpy())
     for name in STEPS:
         step = unpack_step(name, state["steps"][name], body)
         setattr(model, f"{name}_", step)

@@ -133,7 +133,7 @@ def test_classes_that_fill_one_another_are_reported_and_still_give_an_edge():
     points, labels = clouds([100, 100], 2, 0.0)
     points[labels == 1] = points[labels == 0]
     boundary = shell(points, labels, blocks=0, factors=(0.9,))
-    with pytest.warns(UserWarning, match=r"only 0 of 40 edge points lie .* per_class=False"):
+    with pytest.warns(UserWarning, match=r"only 0 of 40 boundary points lie .* per_class=False"):
         edge = edge_of(boundary, 40)
     assert_good_edge(edge, 40, 2)
 

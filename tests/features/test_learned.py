@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from bacoun.engine.randomness import seeded
-from bacoun.features.learned import LearnedFeatures, default_epochs
-from bacoun.features.networks import Dropout
+from bacoun.features.learned import LearnedFeatures
+from bacoun.features.networks import Dropout, default_epochs
 from bacoun.protocols import FitContext
 
 OF_CONTEXT = {"boundary_points", "boundary_labels"}

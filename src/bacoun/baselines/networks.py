@@ -16,8 +16,8 @@ from bacoun.base import CHUNK, BayesianClassifier, Evaluation, evaluation_of
 from bacoun.engine.randomness import RandomState, as_generator
 from bacoun.engine.threads import threads_for
 from bacoun.engine.training import History, mean_log_loss, train
-from bacoun.features.learned import default_epochs
 from bacoun.features.networks import KINDS as BODIES
+from bacoun.features.networks import default_epochs
 from bacoun.uncertainty import Uncertainty
 
 Network = Callable[[Tensor], Tensor]

@@ -19,8 +19,7 @@ from bacoun.baselines.networks import SingleNetwork
 from bacoun.engine.progress import progress_bars
 from bacoun.engine.randomness import seeded
 from bacoun.engine.training import mean_log_loss
-from bacoun.features.learned import default_epochs
-from bacoun.features.networks import perceptron
+from bacoun.features.networks import default_epochs, perceptron
 
 _JITTER = 1e-4  # added to the features' variances, as in the paper's code
 

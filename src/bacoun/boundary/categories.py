@@ -33,18 +33,9 @@ class CategoryTree(SavesAttributes):
     _saved = ("sizes_", "cuts_", "parents_", "tables_")
 
     def fit(self, codes: Tensor, sizes: Sequence[int], numbers: Tensor, groups: Tensor) -> Self:
-        """Learn from N rows.
+        """Learn from codes (N, C) of categories, numbers (N, M), and the classes (N,) of rows.
 
-        Parameters
-        ----------
-        codes : Tensor of shape (N, C)
-            Whole numbers; column j holds 0 to `sizes[j] - 1`.
-        sizes : sequence of int, of length C
-            Number of categories of each column.
-        numbers : Tensor of shape (N, M)
-            Continuous columns.
-        groups : Tensor of int of shape (N,)
-            Class of each row, in 0..K-1; each occurs.
+        Column j of the codes holds whole numbers 0 to `sizes[j] - 1`; each of the K classes occurs.
         """
         self.sizes_ = list(sizes)
         shares = torch.linspace(0, 1, _N_BINS + 1, dtype=numbers.dtype, device=numbers.device)

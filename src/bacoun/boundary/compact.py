@@ -142,13 +142,7 @@ class CompactShell(SavesAttributes, NestedSettings):
         return _finite(self.shell_.log_prob(codes) + self._log_prob_of(residuals))
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """Log of p(class) times the density of points (N, D) in each class, (K, N).
-
-        Parameters
-        ----------
-        wanted : Tensor of bool of shape (K, N), optional
-            Which of them to compute; the others are -inf.
-        """
+        """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
         if not self.compact_:
             return self.shell_.class_log_prob(points, wanted)
         codes, residuals = self._split(points)

@@ -29,17 +29,7 @@ _MIN_POINTS = 20  # fewer get a Gaussian instead of a flow
 class Flow(SavesAttributes):
     """RealNVP from zuko, fitted by maximum likelihood to one cloud of points.
 
-    Parameters
-    ----------
-    blocks : int
-        Number of coupling layers. 0: a plain Gaussian, for very small clouds.
-    hidden : int
-        Units in each of the two hidden layers of a coupling.
-    jitter : float
-        Standard deviation of noise added in training, so that constant or discrete columns have a
-        density.
-    batch_norm : bool
-        Add an invertible normalization layer after each coupling, as in the paper.
+    With 0 blocks, it is a plain Gaussian, for very small clouds; see `FlowSettings`.
     """
 
     blocks: int = 5
@@ -58,17 +48,9 @@ class Flow(SavesAttributes):
         batch_size: int,
         **training: Any,
     ) -> Self:
-        """Fit to `points` of shape (N, D).
+        """Fit to points (N, D), standardized by a scale (D,) or their own standard deviation.
 
-        Parameters
-        ----------
-        scale : Tensor of shape (D,), optional
-            Standardize by this instead of the points' own standard deviation.
-        batch_size : int
-            Points in a mini-batch.
-        training
-            `epochs`, `learning_rate`, `l2` and `l2_over` (weight decay), `patience` (of early
-            stopping) and `on_epoch` (progress callback), passed to `bacoun.engine.training.train`.
+        More arguments are those of `train` in `bacoun.engine.training`.
         """
         self.center_ = points.mean(dim=0)
         spread = points.std(dim=0, correction=0) if scale is None else scale
@@ -155,7 +137,33 @@ class Flow(SavesAttributes):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class FlowSettings(BaseEstimator):
-    """Architecture and training of flows, for estimators that fit them."""
+    """Architecture and training of flows, for estimators that fit them.
+
+    Parameters
+    ----------
+    blocks : int
+        Coupling layers of each flow.
+    hidden : int
+        Units in each of the two hidden layers of a coupling.
+    batch_norm : bool
+        Add an invertible normalization layer after each coupling, as in the paper.
+    jitter : float
+        Standard deviation of noise added in training, so that constant or discrete columns have a
+        density.
+    epochs : int, optional
+        Passes over the data, at most. None: about 6000 steps, in 5 to 200 epochs.
+    batch_size : int
+        Points in a mini-batch.
+    learning_rate : float
+        Step size of Adam.
+    l2 : float
+        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
+    l2_over : "rows" or "batch"
+        What that loss is summed over: all rows, or a mini-batch, which makes the penalty stronger.
+    patience : int, optional
+        Stop early once the likelihood of a held-out tenth of the points has not improved for this
+        many epochs. None: train on all points for all epochs.
+    """
 
     blocks: int = 5
     hidden: int = 64

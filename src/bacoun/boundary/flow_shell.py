@@ -29,6 +29,8 @@ _LARGEST_SCORE = 1e6
 class FlowShell(SavesAttributes, FlowSettings):
     """Boundary points: a latent shell around 99 % of the data, pushed through a normalizing flow.
 
+    Settings that are not listed are those of `FlowSettings`.
+
     Parameters
     ----------
     radii : (inner, outer), optional
@@ -43,28 +45,6 @@ class FlowShell(SavesAttributes, FlowSettings):
         Fit one flow per class (True) or one to all points (False).
     drop_overlap : bool
         Keep a boundary point only if it lies outside the shell of every other class.
-    blocks : int
-        Coupling layers of each flow.
-    hidden : int
-        Units in each of the two hidden layers of a coupling.
-    batch_norm : bool
-        Add an invertible normalization layer after each coupling, as in the paper.
-    jitter : float
-        Standard deviation of noise added in training, so that constant or discrete columns have a
-        density.
-    epochs : int, optional
-        Passes over the data, at most. None: about 6000 steps, in 5 to 200 epochs.
-    batch_size : int
-        Points in a mini-batch.
-    learning_rate : float
-        Step size of Adam.
-    l2 : float
-        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
-    l2_over : "rows" or "batch"
-        What that loss is summed over: all rows, or a mini-batch, which makes the penalty stronger.
-    patience : int, optional
-        Stop early once the likelihood of a held-out tenth of the points has not improved for this
-        many epochs. None: train on all points for all epochs.
     n_jobs : int, optional
         Number of processes that fit flows in parallel. None: one, or as many as
         `joblib.parallel_config` says, such as the workers of a Dask cluster.
@@ -146,11 +126,7 @@ class FlowShell(SavesAttributes, FlowSettings):
     def sample(self, n_points: int, *, generator: Generator) -> tuple[Tensor, Tensor | None]:
         """Draw boundary points (n_points, D) in equal parts from all flows and shells.
 
-        Returns
-        -------
-        points : Tensor of shape (n_points, D)
-        labels : Tensor of shape (n_points,), or None with one flow for all classes
-            The class whose flow each point came from.
+        Their labels (n_points,) are those of the flows; None with one flow for all classes.
         """
         drawn, source = self._collect(n_points, generator, check_overlap=self.drop_overlap)
         if self.drop_overlap and len(drawn) < n_points:
@@ -202,10 +178,8 @@ class FlowShell(SavesAttributes, FlowSettings):
                 parts.append(drawn)
                 sources.append(torch.full((len(drawn),), index, device=drawn.device))
         pooled, source = torch.cat(parts), torch.cat(sources)
-        order = torch.randperm(
-            len(pooled), generator=generator
-        )  # so that truncation takes from all flows
-        order = order.to(pooled.device)
+        # In random order, so that truncation takes from all flows.
+        order = torch.randperm(len(pooled), generator=generator).to(pooled.device)
         return pooled[order], source[order]
 
     def _outside_others(self, drawn: Tensor, own: int) -> Tensor:
@@ -221,15 +195,7 @@ class FlowShell(SavesAttributes, FlowSettings):
         return torch.logsumexp(self.class_log_prob(points), dim=0)
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """Log of p(class) times the density of points (N, D) under the flow of each class, (K, N).
-
-        With one flow for all classes, K is 1.
-
-        Parameters
-        ----------
-        wanted : Tensor of bool of shape (K, N), optional
-            Which of them to compute; the others are -inf.
-        """
+        """Log of p(class) times the density (K, N) of points (N, D); -inf where not `wanted`."""
         if wanted is None or self.classes_ is None:
             each = torch.stack([flow.log_prob(points) for flow in self.flows_])
         else:

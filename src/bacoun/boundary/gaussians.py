@@ -23,11 +23,8 @@ class ClassGaussians(SavesAttributes):
     The shared covariance, shrunk after Ledoit and Wolf, counts as one more row of each class; of
     principal components, as many rows as there are components.
 
-    Parameters
-    ----------
-    n_components : int, optional
-        Reduce points to at most this many principal components; the norm of what these leave out is
-        a view of its own. None: the inputs as they are.
+    With `n_components`, points are reduced to at most so many principal components; the norm of
+    what these leave out is a view of its own.
     """
 
     _saved = ("n_components", "mean_", "basis_", "whitening_", "centers_", "log_weights_")

@@ -125,13 +125,7 @@ class MixedShell(SavesAttributes, NestedSettings):
         return 1.0 if self.shell_ is None else 0.5
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """Log of p(class) times the density of points (N, D) in each class, (K, N).
-
-        Parameters
-        ----------
-        wanted : Tensor of bool of shape (K, N), optional
-            Which of them to compute; the others are -inf if the points have numbers.
-        """
+        """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
         numbers, codes = self._split(points)
         tree = self.tree_.log_prob(codes, numbers)
         if self.shell_ is None:

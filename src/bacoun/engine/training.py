@@ -54,24 +54,14 @@ def train(
 ) -> History:
     """Minimize the mean of `loss(*batch)` over `module`'s parameters with Adam.
 
-    Parameters
-    ----------
-    data : sequence of Tensor
-        Equal lengths; rows are drawn together. With several processes, the same in each.
-    batch_size : int
-        Rows in a mini-batch of one process.
-    l2 : float
-        Penalty: `l2 / 2` times the squared weights, added to a *summed* loss.
-    l2_over : "rows" or "batch"
-        What that loss is summed over: all N rows, which on the mean loss is a weight decay of
-        `l2 / N`, or one mini-batch, which is one of `l2 / batch_size`.
-    patience : int, optional
-        Hold out a tenth of the rows and stop once their loss has not improved for this many
-        epochs; the best weights are restored. None trains for all `epochs` on all rows.
-    held_out : sequence of Tensor
-        Judge by these rows instead of holding out some of `data`.
-    held_out_loss : callable, optional
-        Loss of the held-out rows for early stopping; None: `loss`.
+    Rows of `data` are drawn together; with several processes, the data is the same in each, and
+    each takes `batch_size` rows. The penalty, `l2 / 2` times the squared weights, is added to a
+    *summed* loss: of all N rows, which on the mean loss is a weight decay of `l2 / N`, or of one
+    mini-batch (`l2_over="batch"`), which is one of `l2 / batch_size`.
+
+    With `patience`, a tenth of the rows is held out, unless other rows are given as `held_out`.
+    Training stops once their loss, or `held_out_loss`, has not improved for so many epochs, and the
+    best weights are restored. Without it, all `epochs` are trained on all rows.
     """
     if l2_over not in ("rows", "batch"):
         raise ValueError(f"l2_over must be 'rows' or 'batch'; got {l2_over!r}.")

@@ -8,24 +8,29 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from sklearn.base import BaseEstimator
 from torch import Generator, Tensor, nn
 
 from bacoun.engine.randomness import as_generator, seeded
 from bacoun.engine.threads import threads_for
-from bacoun.engine.training import epochs_for, mean_log_loss, train
-from bacoun.features.networks import Dropout, MixedInputs, make_body
-from bacoun.files.persistence import SavesAttributes
+from bacoun.engine.training import mean_log_loss, train
+from bacoun.features.networks import (
+    NO_CLASS,
+    Dropout,
+    MixedInputs,
+    NetworkSettings,
+    default_epochs,
+    make_body,
+    with_boundary,
+)
 from bacoun.protocols import FitContext
-
-_DEFAULT_STEPS = 3000
-MANY_NUMBERS = 50
-NO_CLASS = -1  # target of a boundary point of unknown class
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class LearnedFeatures(SavesAttributes, BaseEstimator):
+class LearnedFeatures(NetworkSettings):
     """The last hidden layer of a classifier network.
+
+    Settings that are not listed are those of `NetworkSettings`. With `joint_softmax`,
+    `boundary_gradient` has no effect; with a module as `body`, `input_dropout` has none.
 
     Parameters
     ----------
@@ -39,56 +44,19 @@ class LearnedFeatures(SavesAttributes, BaseEstimator):
         How the boundary is learned. False: by a softmax over the K classes and a separate sigmoid,
         data against boundary, so that classes are also learned just outside the data. True: by one
         softmax over K+1 classes, the boundary last, as in the paper.
-    boundary_weight : float
-        Weight of a boundary point in the loss; a data point has weight 1.
-    boundary_gradient : float
-        Factor of the gradient that the body gets from the sigmoid, data against boundary. 1:
-        features learn the boundary as much as the classes, which costs accuracy. 0: they learn only
-        the classes, those of boundary points included. Ignored with `joint_softmax`.
     dropout : float, optional
         Dropout rate after each dense layer. None: 0.5 after convolutions, otherwise 0. Ignored if
         `body` is a module.
-    input_dropout : float, optional
-        Share of the numbers in a table that are hidden from the network in training, so that it
-        does not learn the noise in many of them. None: 0.5 if there are more than 50, otherwise 0.
-        Ignored if `body` is a module.
-    embedding : int
-        Entries of the learned embedding of each category.
-    category_dropout : float
-        Share of the categories that are hidden from the network in training. It then does not rely
-        on a single column, nor on rare categories.
-    l2 : float
-        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
     l2_over : "rows" or "batch"
         What that loss is summed over: all rows, or a mini-batch, which makes the penalty stronger.
-    epochs : int, optional
-        Passes over the data, at most. None: about 3000 steps, in 10 to 500 epochs.
-    batch_size : int
-        Points in a mini-batch.
-    learning_rate : float
-        Step size of Adam.
-    patience : int, optional
-        Stop early once the log loss of a held-out tenth of the points has not improved for this
-        many epochs. None: train on all points for all epochs.
     """
 
     body: str | nn.Module = "auto"
     hidden: Sequence[int] | None = None
     joint_softmax: bool = False
-    boundary_weight: float = 0.1
-    boundary_gradient: float = 0.1
     dropout: float | None = None
-    input_dropout: float | None = None
-    embedding: int = 8
-    category_dropout: float = 0.3
-    l2: float = 1.0
     l2_over: str = "rows"
-    epochs: int | None = None
-    batch_size: int = 256
-    learning_rate: float = 1e-3
-    patience: int | None = 20
 
-    honored = ("sample_weight",)
     _saved = ("input_shape_", "n_categories_", "has_boundary_", "held_out_rows_", "module_")
 
     def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
@@ -165,9 +133,7 @@ class LearnedFeatures(SavesAttributes, BaseEstimator):
         """Log-odds (n,) of boundary against data, with the gradient to the features scaled."""
         if self.boundary_gradient == 1:
             return logits[:, -1]
-        frozen = features.detach()
-        scaled = frozen + self.boundary_gradient * (features - frozen)
-        log_odds: Tensor = self.module_[1](scaled)[:, -1]
+        log_odds: Tensor = self.module_[1](self._damped(features))[:, -1]
         return log_odds
 
     def _held_out_loss(
@@ -200,11 +166,6 @@ class LearnedFeatures(SavesAttributes, BaseEstimator):
         rate = 0.0 if images else self._input_dropout(self.input_shape_[0])
         return nn.Sequential(Dropout(rate), *body) if rate > 0 else body
 
-    def _input_dropout(self, n_numbers: int) -> float:
-        if self.input_dropout is not None:
-            return self.input_dropout
-        return 0.5 if n_numbers > MANY_NUMBERS else 0.0
-
     @torch.no_grad()
     def transform(self, points: Tensor) -> Tensor:
         """Features (N, L) of points (N, ...)."""
@@ -229,11 +190,7 @@ class LearnedFeatures(SavesAttributes, BaseEstimator):
         logits: Tensor = self.module_(points)
         if not self.has_boundary_ or self.joint_softmax:
             return logits.softmax(dim=1)
-        boundary = logits[:, -1:]
-        known = (-boundary).sigmoid() * logits[:, :-1].softmax(
-            dim=1
-        )  # 1 - sigmoid would round to 0
-        return torch.cat([known, boundary.sigmoid()], dim=1)
+        return with_boundary(logits)
 
     def _rebuilt(self, name: str, state: Any) -> Any:
         if name == "input_shape_":
@@ -245,11 +202,6 @@ class LearnedFeatures(SavesAttributes, BaseEstimator):
             module = nn.Sequential(self._body(), nn.Linear(*of_last_layer.shape[::-1]))
         module.load_state_dict(state)
         return module.to(of_last_layer.device).eval()
-
-
-def default_epochs(n_points: int, batch_size: int) -> int:
-    """As many epochs as make about 3000 steps."""
-    return epochs_for(_DEFAULT_STEPS, n_points, batch_size, fewest=10, most=500)
 
 
 def _n_outputs(body: nn.Module, points: Tensor) -> int:

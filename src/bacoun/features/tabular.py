@@ -8,28 +8,27 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
 from bacoun.engine.randomness import as_generator, seeded
 from bacoun.engine.threads import threads_for
-from bacoun.engine.training import assign_folds, epochs_for, train
+from bacoun.engine.training import assign_folds, train
 from bacoun.features.forest import Forest
-from bacoun.features.learned import MANY_NUMBERS, NO_CLASS
 from bacoun.features.members import Members
-from bacoun.files.persistence import SavesAttributes
+from bacoun.features.networks import NO_CLASS, NetworkSettings, default_epochs, with_boundary
 from bacoun.protocols import ChoosePriorScale, FitContext
 
-_DEFAULT_STEPS = 6000
 _MOST_JUDGED = 5000  # held-out rows that decide when training stops; more add time, not certainty
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class TabularFeatures(SavesAttributes, BaseEstimator):
+class TabularFeatures(NetworkSettings):
     """The last hidden layers of several small networks for tables, side by side.
 
     Each member holds out another part of the rows. So all rows together decide when training stops,
     and which prior of the last layer predicts rows best that the features were not fitted to.
+
+    Settings that are not listed are those of `NetworkSettings`.
 
     Parameters
     ----------
@@ -44,30 +43,6 @@ class TabularFeatures(SavesAttributes, BaseEstimator):
         thresholds that a network needs many more rows for. 0: no forest.
     tree_depth : int
         Comparisons from the root of a tree to a leaf, at most.
-    embedding : int
-        Entries of the learned embedding of each category.
-    category_dropout : float
-        Share of the categories that are hidden from the network in training. It then does not rely
-        on a single column, nor on rare categories.
-    input_dropout : float, optional
-        Share of the numbers that are hidden from the network in training, so that it does not learn
-        the noise in many of them. None: 0.5 if there are more than 50, otherwise 0.
-    boundary_weight : float
-        Weight of a boundary point in the loss; a data point has weight 1.
-    boundary_gradient : float
-        Factor of the gradient that the hidden layers get from "data or boundary?". The last layer
-        learns it in any case.
-    l2 : float
-        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
-    epochs : int, optional
-        Passes over the data, at most. None: about 6000 steps, in 10 to 500 epochs; usually
-        early stopping comes first.
-    batch_size : int
-        Points in a mini-batch.
-    learning_rate : float
-        Step size of Adam.
-    patience : int
-        Stop once the log loss of held-out rows has not improved for this many epochs.
     n_jobs : int, optional
         Threads that grow trees.
 
@@ -85,19 +60,8 @@ class TabularFeatures(SavesAttributes, BaseEstimator):
     n_bins: int = 8
     n_trees: int = 200
     tree_depth: int = 10
-    embedding: int = 8
-    category_dropout: float = 0.3
-    input_dropout: float | None = None
-    boundary_weight: float = 0.1
-    boundary_gradient: float = 0.1
-    l2: float = 1.0
-    epochs: int | None = None
-    batch_size: int = 256
-    learning_rate: float = 1e-3
-    patience: int = 20
     n_jobs: int | None = None
 
-    honored = ("sample_weight",)
     _saved = (
         "n_categories_",
         "n_classes_",
@@ -143,7 +107,7 @@ class TabularFeatures(SavesAttributes, BaseEstimator):
                 self.module_,
                 self._loss,
                 data,
-                epochs=self.epochs or self._default_epochs(len(data[0])),
+                epochs=self.epochs or default_epochs(len(data[0]), self.batch_size, 6000),
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 l2=self.l2,
@@ -158,9 +122,6 @@ class TabularFeatures(SavesAttributes, BaseEstimator):
                 choose = context.choose_prior_scale
                 self.prior_scale_ = self._best_prior_scale(choose, *held_out)
         return self
-
-    def _default_epochs(self, n_points: int) -> int:
-        return epochs_for(_DEFAULT_STEPS, n_points, self.batch_size, fewest=10, most=500)
 
     def _check(self, points: Tensor) -> None:
         if points.ndim != 2:
@@ -196,7 +157,6 @@ class TabularFeatures(SavesAttributes, BaseEstimator):
 
     def _new_members(self) -> Members:
         n_votes = 0 if self.forest_ is None else len(self.votes_mean_)
-        many = self.n_categories_.count(0) > MANY_NUMBERS
         return Members(
             self.n_members,
             self.n_categories_,
@@ -206,7 +166,7 @@ class TabularFeatures(SavesAttributes, BaseEstimator):
             n_bins=self.n_bins,
             embedding=self.embedding,
             category_dropout=self.category_dropout,
-            input_dropout=0.5 * many if self.input_dropout is None else self.input_dropout,
+            input_dropout=self._input_dropout(self.n_categories_.count(0)),
         )
 
     def _loss(
@@ -219,9 +179,7 @@ class TabularFeatures(SavesAttributes, BaseEstimator):
         logits = self.module_.outputs(features)
         loss = _cross_entropy(logits[..., : self.n_classes_], targets)
         if self.has_boundary_:
-            frozen = features.detach()
-            scaled = frozen + self.boundary_gradient * (features - frozen)
-            log_odds = self.module_.outputs(scaled)[..., -1]
+            log_odds = self.module_.outputs(self._damped(features))[..., -1]
             is_boundary = (folds < 0).to(log_odds).expand_as(log_odds)
             loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(
                 log_odds, is_boundary, reduction="none"
@@ -277,12 +235,8 @@ class TabularFeatures(SavesAttributes, BaseEstimator):
     def region_proba(self, points: Tensor) -> Tensor:
         """The members' mean probabilities (N, K), or (N, K+1) with the boundary last."""
         logits = self.module_.outputs(self.module_.features(points, self._votes(points)))
-        classes = logits[..., : self.n_classes_].softmax(dim=2)
-        if not self.has_boundary_:
-            return classes.mean(dim=0)
-        boundary = logits[..., -1:]
-        known = (-boundary).sigmoid() * classes  # 1 - sigmoid would round to 0
-        return torch.cat([known, boundary.sigmoid()], dim=2).mean(dim=0)
+        regions = with_boundary(logits) if self.has_boundary_ else logits.softmax(dim=2)
+        return regions.mean(dim=0)
 
     def _rebuilt(self, name: str, state: Any) -> Any:
         if name == "forest_" and state is not None:

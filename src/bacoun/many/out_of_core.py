@@ -8,8 +8,6 @@ process or on a Dask cluster.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +30,7 @@ from bacoun.columns.reading import listed, open_parquet, rows_per_chunk
 from bacoun.engine.threads import one_thread
 from bacoun.files.atomic import atomic_write
 from bacoun.files.checkpoint import Checkpoint
+from bacoun.files.checksums import checksum
 from bacoun.files.model_folder import read_checksum, read_folder, write_folder
 from bacoun.fitting import Fit
 from bacoun.many.cluster import Engine, Result, ThisProcess
@@ -280,7 +279,7 @@ class FeatureSource:
     def chunks(self, place: Place) -> Iterator[tuple[Tensor, Tensor]]:
         """Features (n, L) and labels (n,) of the training rows in each chunk of a row group."""
         identity = [asdict(place.group), asdict(self.sampling), self.checksum]
-        name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+        name = checksum(identity)
         n_chunks = -(-place.group.n_rows // rows_per_chunk(place.group.n_columns))
         paths = [Path(self.folder, f"{name}-{number}.safetensors") for number in range(n_chunks)]
         contents: Iterator[dict[str, Tensor]] = map(self._made, place.frames(), paths)

@@ -18,19 +18,10 @@ from bacoun.protocols import FitContext
 class Laplace(ReducedLayer):
     """Gaussian approximation of the posterior: fast, but inaccurate if the posterior is skewed.
 
+    Settings that are not listed are those of `ReducedLayer`.
+
     Parameters
     ----------
-    prior_scale : float, "auto" or "evidence"
-        Prior standard deviation of each weight; kept as `prior_scale_`. "auto": the one that the
-        features predict held-out rows best with, if they know, otherwise 0.3, or larger for small
-        features, so that it is at least 3 for logits. "evidence": maximizes the evidence.
-    n_draws : int
-        Number S of posterior draws.
-    fit_intercept : bool
-        Add a column of ones to the features.
-    tol : float
-        Directions in which the data adds less than this share to the prior precision keep their
-        prior. 0: only the null space does.
     full : bool, optional
         One covariance for all contrasts (True) or one for each (False). None: full up to 10,000
         dimensions.

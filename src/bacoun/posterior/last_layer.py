@@ -34,7 +34,19 @@ _DROPPED = [field.name for field in fields(Reduction)[1:]]  # reported in `Healt
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class LinearLayer(SavesAttributes, BaseEstimator):
-    """Settings, checks and state of every last layer."""
+    """Settings, checks and state of every last layer.
+
+    Parameters
+    ----------
+    prior_scale : float, "auto" or "evidence"
+        Prior standard deviation of each weight; kept as `prior_scale_`. "auto": the one that the
+        features predict held-out rows best with, if they know, otherwise 0.3, or larger for small
+        features, so that it is at least 3 for logits. "evidence": maximizes the evidence.
+    n_draws : int
+        Number S of posterior draws; those of chains are evenly spaced.
+    fit_intercept : bool
+        Add a column of ones to the features.
+    """
 
     prior_scale: PriorScale = "auto"
     n_draws: int = 500
@@ -88,7 +100,16 @@ class LinearLayer(SavesAttributes, BaseEstimator):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class ReducedLayer(LinearLayer):
-    """A posterior inferred in the directions the data informs; the others keep their prior."""
+    """A posterior inferred in the directions the data informs; the others keep their prior.
+
+    Settings that are not listed are those of `LinearLayer`.
+
+    Parameters
+    ----------
+    tol : float
+        Directions in which the data adds less than this share to the prior precision keep their
+        prior. 0: only the null space does.
+    """
 
     tol: float = 0.01
 
@@ -172,12 +193,8 @@ class ReducedLayer(LinearLayer):
     def predict_proba_samples(self, features: Tensor, joint: bool = False) -> Tensor:
         """Class probabilities (S, N, K) of features (N, L) under each posterior draw.
 
-        Parameters
-        ----------
-        joint : bool
-            False: exact for each point on its own, and smooth from point to point. True: draw s is
-            one linear classifier for all points; slower, for decision boundaries of single draws
-            and for decisions about batches.
+        They are exact for each point on its own, and smooth from point to point. With `joint`, draw
+        s is one linear classifier for all points: slower, for decisions about batches.
         """
         self._check_fitted()
         if joint:

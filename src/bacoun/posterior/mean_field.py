@@ -21,16 +21,10 @@ from bacoun.protocols import FitContext
 class MeanField(LinearLayer):
     """An independent Gaussian for each weight, fitted by maximizing the ELBO with Adam.
 
+    Settings that are not listed are those of `LinearLayer`; "evidence" is no `prior_scale` here.
+
     Parameters
     ----------
-    prior_scale : float or "auto"
-        Prior standard deviation of each weight. "auto": the one that the features predict held-out
-        rows best with, if they know, otherwise 0.3, or larger for small features, so that
-        it is at least 3 for logits.
-    n_draws : int
-        Number S of posterior draws.
-    fit_intercept : bool
-        Add a column of ones to the features.
     n_iterations : int
         Steps of Adam; the defaults of this and the next two are the paper's.
     batch_size : int
@@ -98,11 +92,8 @@ class MeanField(LinearLayer):
     def predict_proba_samples(self, features: Tensor, joint: bool = False) -> Tensor:
         """Class probabilities (S, N, K) of features (N, L) under each posterior draw.
 
-        Parameters
-        ----------
-        joint : bool
-            False: exact for each point on its own, and smooth from point to point. True: draw s is
-            one linear classifier for all points.
+        They are exact for each point on its own, and smooth from point to point. With `joint`, draw
+        s is one linear classifier for all points: slower, for decisions about batches.
         """
         self._check_fitted()
         design = self._design(features)

@@ -20,19 +20,10 @@ from bacoun.protocols import FitContext
 class NUTS(ReducedLayer):
     """Exact posterior of the last layer by the No-U-Turn Sampler (needs the extra `nuts`).
 
+    Settings that are not listed are those of `ReducedLayer`.
+
     Parameters
     ----------
-    prior_scale : float, "auto" or "evidence"
-        Prior standard deviation of each weight; kept as `prior_scale_`. "auto": the one that the
-        features predict held-out rows best with, if they know, otherwise 0.3, or larger for small
-        features, so that it is at least 3 for logits. "evidence": maximizes the evidence.
-    n_draws : int
-        Number S of draws kept for prediction, evenly spaced over all chains.
-    fit_intercept : bool
-        Add a column of ones to the features.
-    tol : float
-        Directions in which the data adds less than this share to the prior precision keep their
-        prior. 0: only the null space does.
     n_chains : int
         Chains, run one after the other.
     n_warmup : int

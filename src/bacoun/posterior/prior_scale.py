@@ -23,12 +23,8 @@ def held_out_prior_scale(
 ) -> float:
     """The best of seven scales, by the log loss of each row under the member that holds it out.
 
-    Parameters
-    ----------
-    features : Tensor of float64 of shape (M, N, L)
-        Of M members; member m was not fitted to the rows of fold m.
-    labels, weights, folds : Tensor of shape (N,)
-        Class in 0..K-1, weight and fold of each row.
+    Features (M, N, L), in float64, are those of M members; member m was not fitted to the rows of
+    fold m.
     """
     judges = [
         _Judge(each, labels, weights, folds == member, n_classes)
