@@ -105,9 +105,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
     def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
         """Check the training set; set what scikit-learn expects; return standardized tensors."""
         rows, self.image_shape_ = as_rows(X)
-        table, given = check_table(self, rows, y, reset=True)
+        table, own_labels = check_table(self, rows, y, reset=True)
         self.__dict__.pop("set_scores_", None)  # of an earlier fit
-        self.classes_, labels = classes_of(given)
+        self.classes_, labels = classes_of(own_labels)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"y must hold at least 2 classes; got 1 class, {self.classes_.tolist()[0]!r}. "
@@ -145,9 +145,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             return table.mean(axis=0), table.std(axis=0)
         n_channels = self.image_shape_[0]
         pixels = table.reshape(len(table), n_channels, -1)
-        each = np.ones(pixels.shape[2])
+        ones = np.ones(pixels.shape[2])
         mean, spread = pixels.mean(axis=(0, 2)), pixels.std(axis=(0, 2))
-        return np.outer(mean, each).ravel(), np.outer(spread, each).ravel()
+        return np.outer(mean, ones).ravel(), np.outer(spread, ones).ravel()
 
     def _standardized(self, table: np.ndarray) -> Tensor:
         """Points (N, D), or (N, C, H, W) if they are images."""
@@ -240,9 +240,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         true class.
         """
         check_is_fitted(self)
-        _, given = self._checked(X, y)
+        _, own_labels = self._checked(X, y)
         probabilities = self.predict_proba(X)
-        likely = probabilities[np.arange(len(probabilities)), self._indices(given)]
+        likely = probabilities[np.arange(len(probabilities)), self._indices(own_labels)]
         self.set_scores_ = np.sort(1 - likely)
         return self
 

@@ -376,4 +376,4 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
             Where the model's tensors go, as torch names it.
         """
         with refuse_incomplete(path):
-            return unpack_classifier(cls, read_folder(path), body=body, device=device)
+            return unpack_classifier(cls, read_folder(path, device), body=body, device=device)

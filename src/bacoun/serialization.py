@@ -64,11 +64,10 @@ def unpack_classifier(
     body: nn.Module | None = None,
     device: str = "cpu",
 ) -> Classifier:
-    """Undo `pack_classifier`, as an object of a class, with tensors on a device.
+    """Undo `pack_classifier`, as an object of a class, on the device that the tensors are on.
 
     `body` stands in for a module of the user's own, whose code is not saved.
     """
-    state = _to_device(state, device)
     model = kind(**state["settings"], device=device)
     model.classes_ = np.array(state["classes"]["values"], dtype=state["classes"]["dtype"])
     for name, value in state["fitted"].items():
@@ -148,12 +147,3 @@ def _kind_of(name: str, step: Any) -> str | None:
 
 def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _to_device(value: Any, device: str) -> Any:
-    """Nested values with every tensor on `device`."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: _to_device(item, device) for key, item in value.items()}
-    return [_to_device(item, device) for item in value] if isinstance(value, list) else value

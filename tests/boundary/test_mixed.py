@@ -281,3 +281,14 @@ def test_fitting_leaves_the_given_shell_alone(data):
     )
     assert not hasattr(shell, "flows_")
     assert mixed.shell_ is not shell
+
+
+def test_without_numbers_of_categories_it_says_what_to_use():
+    with pytest.raises(ValueError, match=r"needs n_categories in its FitContext.*CompactShell"):
+        MixedShell().fit(torch.zeros(10, 2), torch.arange(10) % 2)
+
+
+def test_a_known_unfamiliarity_saves_the_flows_a_question(mixed, data):
+    points = data[0][:50]
+    known = mixed.unfamiliarity(points)
+    torch.testing.assert_close(mixed.log_prob_from(points, known), mixed.log_prob(points))

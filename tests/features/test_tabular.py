@@ -9,7 +9,7 @@ import torch
 from bacoun import BaCOUnClassifier
 from bacoun.engine.training import assign_folds
 from bacoun.features import TabularFeatures
-from bacoun.features.members import BIN_SCALE, Members, PiecewiseLinear
+from bacoun.features.perceptrons import BIN_SCALE, ParallelPerceptrons, PiecewiseLinear
 from bacoun.posterior.prior_scale import held_out_prior_scale
 from bacoun.protocols import FitContext
 
@@ -61,7 +61,7 @@ def test_a_column_of_two_values_has_one_bin_and_a_constant_none():
 
 
 def test_members_do_not_influence_each_other():
-    members = Members(
+    members = ParallelPerceptrons(
         3, [0, 4], 1, 2, hidden=(8, 4), n_bins=2, embedding=3, category_dropout=0, input_dropout=0
     )
     points = torch.tensor([[0.5, 2.0], [1.5, 0.0]])

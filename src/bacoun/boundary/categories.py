@@ -93,8 +93,8 @@ class CategoryTree(SavesAttributes):
     ) -> Tensor:
         """Number of rows (K, levels of the parent, levels of the child)."""
         shape = (n_groups, 1 if parent < 0 else self._n_levels(parent), self._n_levels(child))
-        given = torch.zeros_like(groups) if parent < 0 else columns[:, parent]
-        cells = (groups * shape[1] + given) * shape[2] + columns[:, child]
+        condition = torch.zeros_like(groups) if parent < 0 else columns[:, parent]
+        cells = (groups * shape[1] + condition) * shape[2] + columns[:, child]
         return torch.bincount(cells, minlength=math.prod(shape)).view(shape).double()
 
     def _log_probabilities(
@@ -114,11 +114,11 @@ class CategoryTree(SavesAttributes):
         """-log p (K, N, C) of each category, given its parent and the class."""
         columns = self._columns(codes, numbers)
         nothing = torch.zeros_like(columns[:, 0])
-        each = [
+        log_probabilities = [
             table[:, nothing if parent < 0 else columns[:, parent], columns[:, child]]
             for child, (table, parent) in enumerate(zip(self.tables_, self.parents_, strict=True))
         ]
-        return -torch.stack(each, dim=2).to(numbers)
+        return -torch.stack(log_probabilities, dim=2).to(numbers)
 
     def log_prob(self, codes: Tensor, numbers: Tensor) -> Tensor:
         """Log p(categories | class, numbers), of shape (K, N)."""
@@ -129,8 +129,8 @@ class CategoryTree(SavesAttributes):
         codes = numbers.new_zeros(len(numbers), len(self.sizes_))
         for child in self._parents_first():
             columns, parent = self._columns(codes, numbers), self.parents_[child]
-            given = torch.zeros_like(groups) if parent < 0 else columns[:, parent]
-            probabilities = self.tables_[child][groups, given, :-1].exp()  # nothing unseen
+            condition = torch.zeros_like(groups) if parent < 0 else columns[:, parent]
+            probabilities = self.tables_[child][groups, condition, :-1].exp()  # nothing unseen
             drawn = torch.multinomial(probabilities.cpu(), 1, generator=generator)
             codes[:, child] = drawn[:, 0].to(codes)
         return codes
@@ -164,6 +164,6 @@ def _mutual_information(counts: Tensor) -> float:
     n_rows = counts.sum()
     rows, columns = counts.sum(dim=2, keepdim=True), counts.sum(dim=1, keepdim=True)
     expected = rows * columns / counts.sum(dim=(1, 2), keepdim=True).clamp(min=1)
-    found = torch.special.xlogy(counts, counts / expected.clamp(min=1e-300)).sum() / n_rows
+    information = torch.special.xlogy(counts, counts / expected.clamp(min=1e-300)).sum() / n_rows
     freedom = ((rows > 0).sum(dim=1) - 1).clamp(min=0) * ((columns > 0).sum(dim=2) - 1).clamp(min=0)
-    return max(0.0, float(found - freedom.sum() * n_rows.log() / (4 * n_rows)))
+    return max(0.0, float(information - freedom.sum() * n_rows.log() / (4 * n_rows)))

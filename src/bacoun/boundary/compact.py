@@ -97,7 +97,9 @@ class CompactShell(SavesAttributes, NestedSettings):
         return 2 * self.n_components
 
     def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes (N, n_components) and residuals (N, D) of points (N, D)."""
+        """Codes (N, n_components) and residuals (N, D) of points; or the points, and (N, 0)."""
+        if not self.compact_:
+            return points, points[:, :0]
         centered = points - self.mean_
         codes = centered @ self.basis_.T
         return codes, centered - codes @ self.basis_
@@ -136,15 +138,11 @@ class CompactShell(SavesAttributes, NestedSettings):
 
         Because the basis is orthonormal, the sum is a density on all D inputs.
         """
-        if not self.compact_:
-            return self.shell_.log_prob(points)
         codes, residuals = self._split(points)
         return _finite(self.shell_.log_prob(codes) + self._log_prob_of(residuals))
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
-        if not self.compact_:
-            return self.shell_.class_log_prob(points, wanted)
         codes, residuals = self._split(points)
         return _finite(self.shell_.class_log_prob(codes, wanted) + self._log_prob_of(residuals))
 
@@ -154,11 +152,11 @@ class CompactShell(SavesAttributes, NestedSettings):
 
     def residual_log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of what the components leave out of points (N, D); 0 if nothing."""
-        if not self.compact_:
-            return points.new_zeros(len(points))
         return self._log_prob_of(self._split(points)[1])
 
     def _log_prob_of(self, residuals: Tensor) -> Tensor:
+        if not self.compact_:
+            return residuals.new_zeros(len(residuals))
         n_left = residuals.shape[1] - len(self.basis_)
         squares = (residuals / self.residual_scale_).square().sum(dim=1)
         normalization = math.log(self.residual_scale_) + 0.5 * math.log(2 * math.pi)
@@ -170,7 +168,7 @@ class CompactShell(SavesAttributes, NestedSettings):
         The residual is apart because it is modeled only roughly: in a sum, its log density would
         dominate the others.
         """
-        codes = self._split(points)[0] if self.compact_ else points
+        codes, _ = self._split(points)
         return self.shell_.unfamiliarity(codes) | self.gaussians_.unfamiliarity(points)
 
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -181,7 +179,7 @@ class CompactShell(SavesAttributes, NestedSettings):
         gaussians = self.gaussians_.cross_fitted(points, labels)
         if len(self.held_out_rows_) < FEWEST_HELD_OUT:
             return gaussians
-        codes = self._split(points)[0] if self.compact_ else points
+        codes, _ = self._split(points)
         return self.shell_.held_out_unfamiliarity(codes, labels) | gaussians
 
     def _rebuilt(self, name: str, state: Any) -> Any:

@@ -164,13 +164,13 @@ class FlowShell(SavesAttributes, FlowSettings):
     ) -> tuple[Tensor, Tensor]:
         """Boundary points (n, D) and the index (n,) of the flow each came from."""
         factors = (1.0,) if self.factors is None else self.factors
-        each = -(-wanted // (len(self.flows_) * len(factors)))
+        n_each = -(-wanted // (len(self.flows_) * len(factors)))
         parts, sources = [], []
         for index, flow in enumerate(self.flows_):
             for factor in factors:
                 radii = self.radii or (self.inner_radii_[index], 1.03 * self.inner_radii_[index])
                 radii = (factor * radii[0], factor * radii[1])
-                latent = sample_shell(each, len(flow.center_), radii, generator=generator)
+                latent = sample_shell(n_each, len(flow.center_), radii, generator=generator)
                 drawn = flow.to_data(latent.to(flow.center_.device))
                 drawn = drawn[drawn.isfinite().all(dim=1)]
                 if check_overlap:
@@ -197,12 +197,12 @@ class FlowShell(SavesAttributes, FlowSettings):
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Log of p(class) times the density (K, N) of points (N, D); -inf where not `wanted`."""
         if wanted is None or self.classes_ is None:
-            each = torch.stack([flow.log_prob(points) for flow in self.flows_])
+            log_density = torch.stack([flow.log_prob(points) for flow in self.flows_])
         else:
-            each = points.new_full((len(self.flows_), len(points)), -torch.inf)
+            log_density = points.new_full((len(self.flows_), len(points)), -torch.inf)
             for index, flow in enumerate(self.flows_):
-                each[index, wanted[index]] = flow.log_prob(points[wanted[index]])
-        return each + self.log_weights_[:, None]
+                log_density[index, wanted[index]] = flow.log_prob(points[wanted[index]])
+        return log_density + self.log_weights_[:, None]
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """How unusual (N,) points (N, D) are: minus their log density."""

@@ -112,17 +112,14 @@ class MixedShell(SavesAttributes, NestedSettings):
         unknown = torch.full((n_points,), _NO_CLASS, device=device)
         groups = unknown - _NO_CLASS if labels is None else labels
         codes = self.tree_.sample(numbers, groups, generator)
-        at_random = torch.rand(n_points, generator=generator).to(device) < self._share_at_random
+        share = 1.0 if self.shell_ is None else 0.5
+        at_random = torch.rand(n_points, generator=generator).to(device) < share
         replaced = torch.rand(codes.shape, generator=generator).to(device) < 0.5
         uniform = torch.rand(codes.shape, generator=generator).to(device)
         any_code = (uniform * uniform.new_tensor(self.tree_.sizes_)).floor()
         codes = torch.where(at_random[:, None] & replaced, any_code, codes)
         drawn = self._join(numbers, codes)
         return drawn, unknown if labels is None else torch.where(at_random, unknown, labels)
-
-    @property
-    def _share_at_random(self) -> float:
-        return 1.0 if self.shell_ is None else 0.5
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
@@ -144,13 +141,14 @@ class MixedShell(SavesAttributes, NestedSettings):
         numbers, codes = self._split(points)
         tree = self.tree_.log_prob(codes, numbers)
         categories = {"categories": -torch.logsumexp(self.log_weights_[:, None] + tree, dim=0)}
-        flows, of_numbers = self._flows, numbers
+        flows, gaussian_views = self._flows, {}
         if flows is None:
             return categories
-        if isinstance(self.shell_, CompactShell) and self.shell_.compact_:
-            of_numbers = self.shell_._split(numbers)[0]
-        density = {"density": -torch.logsumexp(flows.class_log_prob(of_numbers) + tree, dim=0)}
-        return density | self._gaussian_views(numbers) | categories
+        if isinstance(self.shell_, CompactShell):
+            gaussian_views = self.shell_.gaussians_.unfamiliarity(numbers)
+            numbers, _ = self.shell_._split(numbers)
+        density = {"density": -torch.logsumexp(flows.class_log_prob(numbers) + tree, dim=0)}
+        return density | gaussian_views | categories
 
     def log_prob_from(self, points: Tensor, unfamiliarity: dict[str, Tensor]) -> Tensor:
         """`log_prob` (N,) of points of known `unfamiliarity`."""
@@ -160,11 +158,6 @@ class MixedShell(SavesAttributes, NestedSettings):
         if isinstance(self.shell_, CompactShell):
             log_prob = log_prob + self.shell_.residual_log_prob(self._split(points)[0])
         return log_prob
-
-    def _gaussian_views(self, numbers: Tensor) -> dict[str, Tensor]:
-        if not isinstance(self.shell_, CompactShell):
-            return {}
-        return self.shell_.gaussians_.unfamiliarity(numbers)
 
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The same of the points (N, D) of `fit`, as if they were new."""

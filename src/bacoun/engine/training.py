@@ -147,11 +147,11 @@ class _Adam:
 
     def __init__(self, module: nn.Module, learning_rate: float, weight_decay: float) -> None:
         parameters: list[Tensor] = list(module.parameters())
-        weights = [each for each in parameters if each.ndim > 1]
-        biases = [each for each in parameters if each.ndim <= 1]
+        weights = [parameter for parameter in parameters if parameter.ndim > 1]
+        biases = [parameter for parameter in parameters if parameter.ndim <= 1]
         self.learning_rate = learning_rate
         self.groups = [(weights, weight_decay), (biases, 0.0)]
-        self.state = {each: self._new_state(each) for each in parameters}
+        self.state = {parameter: self._new_state(parameter) for parameter in parameters}
 
     @staticmethod
     def _new_state(parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -165,25 +165,27 @@ class _Adam:
 
     def add_gradients(self, loss: Tensor) -> Tensor:
         """Add up the gradients and the loss of all processes; return that sum of the losses."""
-        gradients = [each.grad for each in self.state if each.grad is not None]
+        gradients = [parameter.grad for parameter in self.state if parameter.grad is not None]
         parts = [*gradients, loss.detach()]
         sums = torch.cat([part.flatten() for part in parts])  # one message for all
         distributed.all_reduce(sums)
-        found = sums.split([part.numel() for part in parts])
-        for gradient, total in zip(gradients, found, strict=False):
+        added = sums.split([part.numel() for part in parts])
+        for gradient, total in zip(gradients, added, strict=False):
             gradient.copy_(total.view_as(gradient))
-        return found[-1]
+        return added[-1]
 
     @torch.no_grad()
     def step(self) -> None:
         for group, weight_decay in self.groups:
-            moved = [each for each in group if each.grad is not None]
+            moved = [parameter for parameter in group if parameter.grad is not None]
             if not moved:
                 continue
-            means, squares, steps = zip(*(self.state[each] for each in moved), strict=True)
+            means, squares, steps = zip(
+                *(self.state[parameter] for parameter in moved), strict=True
+            )
             adam(
                 moved,
-                [each.grad for each in moved if each.grad is not None],
+                [parameter.grad for parameter in moved if parameter.grad is not None],
                 list(means),
                 list(squares),
                 [],

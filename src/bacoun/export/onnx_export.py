@@ -22,8 +22,8 @@ from bacoun.export.onnx_density import add_codes, add_hedge, add_surprise, add_v
 from bacoun.export.onnx_graph import Graph
 from bacoun.features import LearnedFeatures, TabularFeatures
 from bacoun.features.forest import SMOOTHING
-from bacoun.features.members import BIN_SCALE, Members
 from bacoun.features.networks import CategoryCodes, Dropout, MixedInputs
+from bacoun.features.perceptrons import BIN_SCALE, ParallelPerceptrons
 from bacoun.files.atomic import atomic_write
 from bacoun.posterior.last_layer import ReducedLayer
 from bacoun.uncertainty.doubt import ENOUGH_ROWS, LARGEST_ODDS, OOD_SCALE, Doubt
@@ -191,7 +191,7 @@ def _add_votes(graph: Graph, points: str, features: TabularFeatures) -> str:
     return graph.add("Div", votes, features.votes_scale_)
 
 
-def _add_bins(graph: Graph, numbers: str, members: Members) -> str:
+def _add_bins(graph: Graph, numbers: str, members: ParallelPerceptrons) -> str:
     """Encoded numbers (N, D (1 + B)): `PiecewiseLinear.forward`."""
     bins = members.numbers
     column = graph.add("Unsqueeze", numbers, np.array([2]))

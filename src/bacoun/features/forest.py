@@ -173,24 +173,24 @@ class Forest(SavesAttributes):
 
 def _nodes(tree: DecisionTreeClassifier, n_classes: int) -> _Tree:
     """Nodes in an order in which the right child follows the left one."""
-    found = tree.tree_
+    grown = tree.tree_
     order, place = [0], 0
     while place < len(order):  # breadth first
-        left = found.children_left[order[place]]
+        left = grown.children_left[order[place]]
         if left >= 0:
-            order += [left, found.children_right[order[place]]]
+            order += [left, grown.children_right[order[place]]]
         place += 1
     nodes = np.array(order)
-    is_leaf = found.children_left[nodes] < 0
+    is_leaf = grown.children_left[nodes] < 0
     position = np.empty_like(nodes)
     position[nodes] = np.arange(len(nodes))
-    children = np.where(is_leaf, np.arange(len(nodes)), position[found.children_left[nodes]])
-    thresholds = _rounded_down(found.threshold[nodes])
-    counts = found.value[nodes, 0]
+    children = np.where(is_leaf, np.arange(len(nodes)), position[grown.children_left[nodes]])
+    thresholds = _rounded_down(grown.threshold[nodes])
+    counts = grown.value[nodes, 0]
     values = np.zeros((len(nodes), n_classes))
     values[:, tree.classes_] = counts / counts.sum(axis=1, keepdims=True)
     return _Tree(
-        np.where(is_leaf, 0, found.feature[nodes]),
+        np.where(is_leaf, 0, grown.feature[nodes]),
         np.where(is_leaf, np.float32(np.inf), thresholds),
         children,
         values,

@@ -129,9 +129,9 @@ class CategoryCodes(nn.Module):
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers (N, D - C), and the value (N, C) of each category; the last one is unseen."""
-        numbers, given = points[:, ~self.is_category], points[:, self.is_category]
-        codes = given.long()
-        known = (codes >= 0) & (codes < self.sizes) & (codes == given)
+        numbers, categories = points[:, ~self.is_category], points[:, self.is_category]
+        codes = categories.long()
+        known = (codes >= 0) & (codes < self.sizes) & (codes == categories)
         return numbers, torch.where(known, codes + self.firsts, self.n_values)
 
 

@@ -14,8 +14,8 @@ from bacoun.engine.randomness import as_generator, seeded
 from bacoun.engine.threads import threads_for
 from bacoun.engine.training import assign_folds, train
 from bacoun.features.forest import Forest
-from bacoun.features.members import Members
 from bacoun.features.networks import NO_CLASS, NetworkSettings, default_epochs, with_boundary
+from bacoun.features.perceptrons import ParallelPerceptrons
 from bacoun.protocols import ChoosePriorScale, FitContext
 
 _MOST_JUDGED = 5000  # held-out rows that decide when training stops; more add time, not certainty
@@ -155,9 +155,9 @@ class TabularFeatures(NetworkSettings):
         votes = self.forest_.votes(points, out_of_bag=out_of_bag)
         return (votes - self.votes_mean_) / self.votes_scale_
 
-    def _new_members(self) -> Members:
+    def _new_members(self) -> ParallelPerceptrons:
         n_votes = 0 if self.forest_ is None else len(self.votes_mean_)
-        return Members(
+        return ParallelPerceptrons(
             self.n_members,
             self.n_categories_,
             n_votes,

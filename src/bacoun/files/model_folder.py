@@ -60,7 +60,7 @@ def write_folder(content: dict[str, Any], path: str | os.PathLike[str], *, overw
             _flush_to_disk(folder / name)
 
 
-def read_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_folder(path: str | os.PathLike[str], device: str = "cpu") -> dict[str, Any]:
     """Read what `write_folder` wrote; a damaged folder raises a ValueError."""
     folder = Path(path)
     document = _read_document(folder)
@@ -68,7 +68,7 @@ def read_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
     if document.pop("tensors_checksum") != checksum_of_file(folder / _TENSORS):
         raise ValueError(f"'{folder / _TENSORS}' was changed after saving; save the model again.")
     try:
-        tensors = load_file(folder / _TENSORS)
+        tensors = load_file(folder / _TENSORS, device=device)
     except SafetensorError as error:
         raise ValueError(f"'{folder / _TENSORS}' is damaged; save the model again.") from error
     del document["format"]

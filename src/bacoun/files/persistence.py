@@ -87,7 +87,7 @@ def _restored(hint: Any, state: Any) -> Any:
     if origin in (Union, types.UnionType):
         if state is None:
             return None
-        candidates = [each for each in arguments if each is not type(None)]
+        candidates = [kind for kind in arguments if kind is not type(None)]
         return _restored(candidates[0], state) if len(candidates) == 1 else state
     if isinstance(hint, type) and is_dataclass(hint):
         hints = get_type_hints(hint)
@@ -95,8 +95,8 @@ def _restored(hint: Any, state: Any) -> Any:
         return hint(**{name: _restored(hints[name], state[name]) for name in names})
     if origin is tuple:
         is_uniform = len(arguments) == 2 and arguments[1] is Ellipsis
-        each = [arguments[0]] * len(state) if is_uniform else arguments
-        return tuple(_restored(one, item) for one, item in zip(each, state, strict=True))
+        kinds = [arguments[0]] * len(state) if is_uniform else arguments
+        return tuple(_restored(kind, item) for kind, item in zip(kinds, state, strict=True))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         of_key, of_item = arguments
         return {_key(of_key, key): _restored(of_item, item) for key, item in state.items()}

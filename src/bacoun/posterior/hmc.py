@@ -258,13 +258,13 @@ class _Chains(SavesAttributes):
         state = self.x, momentum, self.gradient
         if self.n_blocks == 1:
             return integrate(self.density, *state, duration, n_steps)
-        blocks = (each.tensor_split(self.n_blocks, dim=1) for each in state)
+        blocks = (tensor.tensor_split(self.n_blocks, dim=1) for tensor in state)
         with independent_workers() as run:
-            found = run(
+            integrated = run(
                 lambda x, p, gradient: integrate(self.density, x, p, gradient, duration, n_steps),
                 *blocks,
             )
-        return tuple(torch.cat(parts, dim=-1) for parts in zip(*found, strict=True))
+        return tuple(torch.cat(parts, dim=-1) for parts in zip(*integrated, strict=True))
 
     def _rebuilt(self, name: str, state: Any) -> Any:
         if name == "draws":

@@ -82,7 +82,7 @@ class LinearLayer(SavesAttributes, BaseEstimator):
         return torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
 
     def _resolved_prior_scale(self, design: Tensor, best: float | None) -> float:
-        """The scale as told, or what "auto" stands for: the best one known, or a rule."""
+        """The scale as set, or what "auto" stands for: the best one known, or a rule."""
         if self.prior_scale != "auto":
             return float(self.prior_scale)
         if best is not None:

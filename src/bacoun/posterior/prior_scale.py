@@ -27,8 +27,8 @@ def held_out_prior_scale(
     fold m.
     """
     judges = [
-        _Judge(each, labels, weights, folds == member, n_classes)
-        for member, each in enumerate(features)
+        _Judge(of_member, labels, weights, folds == member, n_classes)
+        for member, of_member in enumerate(features)
         if 0 < int((folds == member).sum()) < len(folds)  # few different rows leave folds empty
     ]
     losses: dict[int, float] = {}
@@ -97,5 +97,5 @@ def most_evident_prior_scale(
         return -log_evidence(posterior, mode)
 
     bounds = math.log(_MIN_SCALE), math.log(_MAX_SCALE)
-    found = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.05})
-    return math.exp(found.x)
+    best = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.05})
+    return math.exp(best.x)

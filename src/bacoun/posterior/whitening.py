@@ -30,9 +30,9 @@ def find_mode(
     zeros = torch.zeros(posterior.shape, dtype=torch.float64, device=eigenvalues.device)
     first = zeros if start is None else start
     if len(posterior.features) * (n_columns * r) ** 2 <= _MAX_NEWTON:
-        found = newton(posterior, first)
-        if found is not None:
-            return found
+        mode = newton(posterior, first)
+        if mode is not None:
+            return mode
     return _lbfgs(posterior, eigenvalues, first)
 
 

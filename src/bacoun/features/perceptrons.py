@@ -51,7 +51,7 @@ class PiecewiseLinear(nn.Module):
         return torch.cat([numbers, positions.flatten(1)], dim=1)
 
 
-class Members(nn.Module):
+class ParallelPerceptrons(nn.Module):
     """M perceptrons that see the same encoded numbers; each has its own embeddings and weights.
 
     `n_categories` is that of each column; 0 if it is continuous. Votes are numbers that follow the
