@@ -466,7 +466,7 @@ def test_no_contamination_leaves_nothing_out(fast, moons):
 
 
 def test_no_contamination_draws_no_random_number(fast, moons, monkeypatch):
-    monkeypatch.setattr("bacoun.classifier.find_outliers", None)
+    monkeypatch.setattr("bacoun.fitting.find_outliers", None)
     fast(contamination=0).fit(*moons)
 
 

@@ -126,7 +126,7 @@ def test_a_class_whose_rows_are_all_held_out_is_kept():
     labels = torch.where(torch.arange(40) == 0, 2, labels)
     for seed in range(5):  # some of these hold out the one row of the third class
         mixed = MixedShell().fit(
-            points[:, [1, 3]], labels, n_categories=[3, 4], generator=generator(seed)
+            points[:, [1, 3]], labels, FitContext(n_categories=[3, 4], generator=generator(seed))
         )
         assert mixed.class_log_prob(points[:, [1, 3]]).shape == (3, 40)
 

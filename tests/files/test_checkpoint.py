@@ -99,7 +99,7 @@ def test_a_fit_interrupted_in_every_epoch_ends_as_if_it_had_not_been(
     monkeypatch.setattr("bacoun.boundary.outliers.FlowOutlierRemover", remover)
     expected = answers(tiny(**settings).fit(*moons))
     ctrl_c = CtrlC()
-    monkeypatch.setattr("bacoun.classifier.progress_bars", ctrl_c.bars)
+    monkeypatch.setattr("bacoun.fitting.progress_bars", ctrl_c.bars)
     model = tiny(**settings)
     n_interrupted = fit_until_done(model, moons, lambda: Checkpoint(tmp_path, every_seconds))
     assert n_interrupted == len(ctrl_c.heard) >= 3 + 3
@@ -163,7 +163,7 @@ def test_a_step_without_state_is_fitted_again_from_the_same_stream(moons, tmp_pa
     settings = {"boundary": Shell()}
     expected = tiny(**settings).fit(*moons).predict_proba(GRID)
     ctrl_c = CtrlC()
-    monkeypatch.setattr("bacoun.classifier.progress_bars", ctrl_c.bars)
+    monkeypatch.setattr("bacoun.fitting.progress_bars", ctrl_c.bars)
     model = tiny(**settings)
     assert fit_until_done(model, moons, lambda: Checkpoint(tmp_path, every_seconds=0)) > 6
     np.testing.assert_array_equal(model.predict_proba(GRID), expected)
@@ -349,7 +349,7 @@ def test_the_sampler_saves_its_chains_while_it_runs(moons, tmp_path, monkeypatch
     ctrl_c.heard = [(name, epoch) for name in ("boundary", "features") for epoch in range(99)]
     ctrl_c.heard += [("posterior", epoch) for epoch in range(4)]
     with monkeypatch.context() as patch:
-        patch.setattr("bacoun.classifier.progress_bars", ctrl_c.bars)
+        patch.setattr("bacoun.fitting.progress_bars", ctrl_c.bars)
         with pytest.raises(KeyboardInterrupt):
             tiny().fit(*moons, checkpoint=Checkpoint(tmp_path, every_seconds=0))
     assert (tmp_path / "chains.checkpoint").is_dir()
