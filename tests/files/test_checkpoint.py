@@ -276,7 +276,7 @@ def test_a_checkpoint_of_another_fit_is_refused_in_one_line(moons, tmp_path, cha
 
 def test_a_checkpoint_of_another_version_is_refused(moons, tmp_path, monkeypatch):
     model = tiny(posterior=Laplace(n_draws=20)).fit(*moons, checkpoint=tmp_path)
-    monkeypatch.setattr("bacoun.classifier.version", lambda name: "99.0")
+    monkeypatch.setattr("bacoun.fitting.version", lambda name: "99.0")
     with pytest.raises(ValueError, match="the same version of bacoun; "):
         model.fit(*moons, checkpoint=tmp_path)
 
