@@ -1,19 +1,21 @@
-"""Mean-field Gaussian variational inference, which the paper uses for images (its "BBVI")."""
+"""Gaussian approximations: mean field, which the paper uses for images ("BBVI"), and Laplace."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from bacoun.engine.randomness import as_generator, draw_seed
 from bacoun.engine.threads import threads_for
 from bacoun.engine.training import mean_log_loss, train
 from bacoun.posterior.diagnostics import Health
-from bacoun.posterior.last_layer import LinearLayer
+from bacoun.posterior.last_layer import LinearLayer, ReducedLayer
+from bacoun.posterior.logistic import SoftmaxRegression
+from bacoun.posterior.whitening import whiten
 from bacoun.protocols import FitContext
 
 
@@ -127,3 +129,28 @@ class _GaussianWeights(nn.Module):
         second_moment = (2 * self.log_scale).exp() + self.mean.square()
         log_ratio = self.log_scale - torch.tensor(prior_scale).log()
         return (second_moment / prior_scale**2 - 1).sum() / 2 - log_ratio.sum()
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Laplace(ReducedLayer):
+    """Gaussian approximation of the posterior: fast, but inaccurate if the posterior is skewed.
+
+    Settings that are not listed are those of `ReducedLayer`.
+
+    Parameters
+    ----------
+    full : bool, optional
+        One covariance for all contrasts (True) or one for each (False). None: full up to 10,000
+        dimensions.
+    """
+
+    full: bool | None = None
+
+    _draws_are_independent = True
+
+    def _sample(
+        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, context: FitContext
+    ) -> tuple[Tensor, dict[str, Any]]:
+        whitening = whiten(posterior, mode[:, :, None], full=self.full)
+        x = torch.randn(mode.numel(), self.n_draws, generator=generator, dtype=torch.float64)
+        return whitening.to_weights(x.to(mode.device)).permute(2, 0, 1)[None], {}
