@@ -30,6 +30,7 @@ import torch
 
 from bacoun.posterior import HMC, Laplace, MeanField
 from bacoun.posterior.diagnostics import chain_statistics
+from bacoun.protocols import FitContext
 from bacoun.uncertainty import decompose
 from benchmarks import (
     ablations,
@@ -122,7 +123,7 @@ def run_mnist_size() -> dict[str, Any]:
     """Exact HMC on 60,000 x 1025 x 10."""
     head = cached("mnist-size", mnist_size_head)
     posterior = HMC(prior_scale=1.0).fit(
-        head.features, head.labels, generator=torch.Generator().manual_seed(0)
+        head.features, head.labels, FitContext(generator=torch.Generator().manual_seed(0))
     )
     accuracy = posterior.predict_proba_samples(head.features[:5000]).mean(0).argmax(1)
     return {
@@ -135,7 +136,7 @@ def run_mean_field() -> dict[str, Any]:
     """Whether the bound of mean-field VI, set as in the paper, settles at 60,000 x 1025 x 10."""
     head = cached("mnist-size", mnist_size_head)
     posterior = MeanField(prior_scale=1.0).fit(
-        head.features, head.labels, generator=torch.Generator().manual_seed(0)
+        head.features, head.labels, FitContext(generator=torch.Generator().manual_seed(0))
     )
     bound, tenth = np.array(posterior.elbo_), max(1, len(posterior.elbo_) // 10)
     last, before = bound[-tenth:].mean(), bound[-2 * tenth : -tenth].mean()
@@ -153,7 +154,7 @@ def run_prediction(n_points: int = 20_000) -> dict[str, Any]:
     """Points a second with 500 draws: ours, the plain way, and our matrix products alone."""
     head = cached("gmm", gmm_head)
     posterior = HMC(prior_scale=1.0).fit(
-        head.features, head.labels, generator=torch.Generator().manual_seed(0)
+        head.features, head.labels, FitContext(generator=torch.Generator().manual_seed(0))
     )
     rows = head.features[torch.arange(n_points) % len(head.features)]
     blocks = rows.split(4096)
@@ -214,7 +215,9 @@ def run_approximations() -> dict[str, Any]:
     found: dict[str, Any] = {}
     exact: dict[str, torch.Tensor] = {}
     for name, posterior in kinds.items():
-        posterior.fit(head.features, head.labels, generator=torch.Generator().manual_seed(0))
+        posterior.fit(
+            head.features, head.labels, FitContext(generator=torch.Generator().manual_seed(0))
+        )
         for where, points in rows.items():
             samples = posterior.predict_proba_samples(points.double()).clamp(min=1e-300)
             odds = samples[:, :, 0].log() - samples[:, :, 1].log()
@@ -236,7 +239,7 @@ def run_five_million() -> dict[str, Any]:
     """Score five million rows in a stream: seconds, rows a second."""
     head = cached("gmm", gmm_head)
     posterior = HMC(prior_scale=1.0).fit(
-        head.features, head.labels, generator=torch.Generator().manual_seed(0)
+        head.features, head.labels, FitContext(generator=torch.Generator().manual_seed(0))
     )
     rows = head.features[:1024]
     epistemic = np.empty(5_000_000, dtype=np.float32)

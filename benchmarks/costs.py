@@ -82,7 +82,7 @@ def table(size: Size) -> pd.DataFrame:
 def measure(size: Size) -> dict[str, Any]:
     """Fit a model of this size, and measure what a row costs."""
     from bacoun import BaCOUnClassifier
-    from bacoun.engine.randomness import one_thread
+    from bacoun.engine.threads import one_thread
     from bacoun.features import TabularFeatures
     from bacoun.posterior import HMC
     from bacoun.tabular import TableModel
@@ -111,8 +111,8 @@ def costs_of_passes(model: Any, folder: Path, size: Size) -> dict[str, Any]:
     engine = ThisProcess()
     (place,) = places = out_of_core._places([f"{folder}/rows.parquet"], engine)
     sampling = Sampling("label", None, (), 0.2, 0.1, 100_000, 0)
-    encoded = out_of_core.EncodedRows(places, N_ROWS, sampling, model.encoder, f"{folder}", engine)
-    rows: Any = encoded(model.classifier)
+    source = out_of_core.FeatureSource.of(model.classifier, model.encoder, sampling, folder)
+    rows: Any = out_of_core.FileFeatures(places, N_ROWS, source, engine)
 
     def features() -> list[Any]:
         for file in folder.glob("*.safetensors"):

@@ -21,7 +21,7 @@ from zuko.lazy import Flow as ZukoFlow
 
 from bacoun.boundary import realnvp
 from bacoun.boundary.flow import Flow
-from bacoun.engine.randomness import one_thread
+from bacoun.engine.threads import one_thread
 from bacoun.engine.training import train
 from benchmarks import record as records
 

@@ -17,6 +17,7 @@ import torch
 
 from bacoun.posterior import HMC, NUTS
 from bacoun.posterior.nuts import run_nuts
+from bacoun.protocols import FitContext
 from benchmarks.heads import Head
 
 N_WARMUP, N_DRAWS = 200, 300
@@ -45,7 +46,9 @@ def nutpie_whitened(head: Head) -> Sampled:
 
 def _from_bacoun(posterior: Any, head: Head) -> Sampled:
     started = time.perf_counter()
-    posterior.fit(head.features, head.labels, generator=torch.Generator().manual_seed(0))
+    posterior.fit(
+        head.features, head.labels, FitContext(generator=torch.Generator().manual_seed(0))
+    )
     seconds = time.perf_counter() - started
     # The law of the logits at a point: chains where the data speaks, independent prior noise else.
     design = torch.cat([head.asked, torch.ones_like(head.asked[:, :1])], dim=1).double()

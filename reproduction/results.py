@@ -59,6 +59,7 @@ class Record:
         """Read what `save` wrote."""
         try:
             record = cls(**json.loads(path.read_text()))
+            record.settings = _with_new_names(record.settings)
         except (ValueError, TypeError) as error:
             raise ValueError(f"'{path}' is not a record; delete it and run again.") from error
         arrays = path.with_suffix(".npz")
@@ -66,6 +67,14 @@ class Record:
             with np.load(arrays) as stored:
                 record.arrays = {name: stored[name] for name in stored.files}
         return record
+
+
+def _with_new_names(settings: Any) -> Any:
+    """Settings under the names they have now; older records have `edge_weight`."""
+    if not isinstance(settings, dict):
+        return settings
+    old = re.compile(r"(?:^|(?<=__))edge_(?=weight$|gradient$)")
+    return {old.sub("boundary_", key): _with_new_names(settings[key]) for key in settings}
 
 
 def record_path(folder: Path, experiment: str, method: str, seed: int) -> Path:

@@ -168,7 +168,7 @@ def test_what_is_no_column_of_codes_is_named_in_one_sentence(fast, columns, data
 class Box(BaseEstimator):
     """A boundary of one's own, of numbers only."""
 
-    def fit(self, points, labels, *, generator=None):
+    def fit(self, points, labels, context):
         self.reach_ = 2 * points.abs().amax(dim=0)
         return self
 

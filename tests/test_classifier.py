@@ -13,6 +13,7 @@ from torch import nn
 
 from bacoun import BaCOUnClassifier, decompose
 from bacoun.boundary import sample_shell
+from bacoun.fitting import fresh_steps, n_boundary_points
 from bacoun.posterior import MeanField
 from reproduction.datasets import gaussian_mixture
 
@@ -25,7 +26,7 @@ class GaussianShell(BaseEstimator):
     def __init__(self, radii=(3.0, 3.1)):
         self.radii = radii
 
-    def fit(self, points, labels, *, generator=None):
+    def fit(self, points, labels, context):
         self.center_ = points.mean(dim=0)
         self.scale_ = torch.linalg.cholesky(points.T.cov())
         return self
@@ -300,7 +301,7 @@ def test_a_loaded_model_splits_to_the_bit(mixture, tmp_path):
 class OwnHead(BaseEstimator):
     """Five draws, none of which has an opinion."""
 
-    def fit(self, features, labels, *, generator=None):
+    def fit(self, features, labels, context):
         return self
 
     def predict_proba_samples(self, features):
@@ -465,7 +466,7 @@ def test_no_contamination_leaves_nothing_out(fast, moons):
 
 
 def test_no_contamination_draws_no_random_number(fast, moons, monkeypatch):
-    monkeypatch.setattr("bacoun.classifier.find_outliers", None)
+    monkeypatch.setattr("bacoun.fitting.find_outliers", None)
     fast(contamination=0).fit(*moons)
 
 
@@ -572,7 +573,7 @@ def test_without_a_boundary_it_is_a_neural_linear_model(fast, moons):
     assert model.features_.region_proba(torch.zeros(1, 2)).shape == (1, 2)  # K, not K+1
     with pytest.raises(ValueError, match="needs a boundary and an ood_prior above 0"):
         model.ood_probability(GRID)
-    with pytest.raises(ValueError, match="edge class; this model has none"):
+    with pytest.raises(ValueError, match="boundary class; this model has none"):
         model.region_proba(GRID)
     with pytest.raises(ValueError, match="log_prob to give a density; this model has none such"):
         model.log_density(GRID)
@@ -616,7 +617,7 @@ def test_n_boundary_is_as_told_or_balanced_with_the_classes(
 ):
     model = fast(n_boundary=n_boundary)
     model.classes_, model.image_shape_ = np.arange(n_classes), image_shape
-    assert model._n_edge(n_points) == expected
+    assert n_boundary_points(model, n_points) == expected
 
 
 class LabeledShell(GaussianShell):
@@ -674,7 +675,7 @@ def test_a_module_of_ones_own_becomes_the_body(fast, moons):
 class Identity(BaseEstimator):
     """A feature map that learns nothing and knows no edge."""
 
-    def fit(self, points, labels, *, generator=None):
+    def fit(self, points, labels, context):
         return self
 
     def transform(self, points):
@@ -685,7 +686,7 @@ def test_features_that_know_no_edge_are_doubted_by_the_density_alone(fast, moons
     model = fast(features=Identity()).fit(*moons)
     assert model.score(*moons) > 0.8
     assert model.uncertainty(100 * GRID).epistemic.min() > 0.9 * math.log(2)
-    with pytest.raises(ValueError, match="edge class; this model has none"):
+    with pytest.raises(ValueError, match="boundary class; this model has none"):
         model.region_proba(GRID)
 
 
@@ -701,9 +702,9 @@ def test_with_neither_density_nor_edge_there_is_nothing_to_doubt_by(fast, moons)
 
 
 def test_n_jobs_is_handed_to_the_boundary_unless_it_has_its_own(fast):
-    assert fast(n_jobs=2)._fresh_steps()[0].n_jobs == 2
-    assert fast(n_jobs=2).set_params(boundary__n_jobs=3)._fresh_steps()[0].n_jobs == 3
-    assert BaCOUnClassifier(n_jobs=2)._fresh_steps()[0].shell.n_jobs == 2
+    assert fresh_steps(fast(n_jobs=2))[0].n_jobs == 2
+    assert fresh_steps(fast(n_jobs=2).set_params(boundary__n_jobs=3))[0].n_jobs == 3
+    assert fresh_steps(BaCOUnClassifier(n_jobs=2))[0].shell.n_jobs == 2
 
 
 # --- progress -------------------------------------------------------------------------------------
@@ -779,7 +780,7 @@ def test_bad_weights_are_refused(fast, settings, weights, sentence):
 
 def test_a_step_that_knows_no_weights_is_not_fitted_without_them(fast, moons):
     class Constant:
-        def fit(self, points, labels, *, generator=None):
+        def fit(self, points, labels, context):
             return self
 
         def transform(self, points):

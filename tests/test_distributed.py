@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bacoun.features import LearnedFeatures, TabularFeatures
+from bacoun.protocols import FitContext
 
 SCRIPT = """
 import sys
@@ -30,14 +31,15 @@ def curves(batch_size):
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(300, 4, generator=generator)
     labels = (points[:, 0] + points[:, 1] ** 2 > 1).long()
-    edge = 3 * torch.randn(60, 4, generator=generator)
+    boundary = 3 * torch.randn(60, 4, generator=generator)
     settings = {"epochs": 8, "batch_size": batch_size, "learning_rate": 0.01, "patience": 100}
     found = {}
     for network in (
         LearnedFeatures(hidden=(16, 16), l2_over="batch", **settings),
         TabularFeatures(hidden=(16, 8), n_trees=5, n_members=3, **settings),
     ):
-        network.fit(points, labels, edge=edge, generator=torch.Generator().manual_seed(1))
+        context = FitContext(boundary_points=boundary, generator=torch.Generator().manual_seed(1))
+        network.fit(points, labels, context)
         history = network.history_
         weights = [float(each.detach().double().sum()) for each in network.module_.parameters()]
         found[type(network).__name__] = [history.train, history.held_out, weights]

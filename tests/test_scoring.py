@@ -15,7 +15,7 @@ PARTS = ("total", "aleatoric", "epistemic")
 
 
 class OwnHead(BaseEstimator):
-    def fit(self, features, labels, *, generator=None):
+    def fit(self, features, labels, context):
         return self
 
     def predict_proba_samples(self, features):
@@ -24,7 +24,7 @@ class OwnHead(BaseEstimator):
 
 
 class Identity(BaseEstimator):
-    def fit(self, points, labels, *, generator=None):
+    def fit(self, points, labels, context):
         return self
 
     def transform(self, points):

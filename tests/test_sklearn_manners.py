@@ -152,7 +152,7 @@ def test_a_copied_model_answers_to_the_bit(fast_model, moons, tmp_path, way):
 
 
 def test_tags_and_metadata_say_what_is_true():
-    """30.16: images are taken; checkpoint and all_rows are not for a pipeline to route."""
+    """30.16: images are taken; a checkpoint is not for a pipeline to route."""
     model = BaCOUnClassifier()
     assert model.__sklearn_tags__().input_tags.three_d_array
     assert set(get_routing_for_object(model).fit.requests) == {"sample_weight"}

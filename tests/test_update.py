@@ -7,6 +7,7 @@ from sklearn.exceptions import NotFittedError
 
 from bacoun.engine.randomness import as_generator
 from bacoun.posterior import HMC
+from bacoun.protocols import FitContext
 
 CENTERS = [[-2, 0], [2, 0], [0, 3]]
 
@@ -28,7 +29,7 @@ def test_update_equals_a_fresh_posterior_on_the_same_features(fast, blobs, ood_p
     points = model._standardized(X)
     labels = torch.from_numpy(np.searchsorted(model.classes_, y))
     features = model.features_.transform(points).double()
-    fresh = clone(model.posterior_).fit(features, labels, generator=as_generator(0))
+    fresh = clone(model.posterior_).fit(features, labels, FitContext(generator=as_generator(0)))
     assert torch.equal(fresh.weights_, model.posterior_.weights_)
     assert torch.equal(fresh.reduction_.basis, model.posterior_.reduction_.basis)
 

@@ -10,6 +10,7 @@ import torch
 
 from bacoun.boundary import CompactShell
 from bacoun.classifier import BaCOUnClassifier
+from bacoun.protocols import FitContext
 from bacoun.uncertainty import aupr, auroc, fpr_at_tpr, rank_correlation
 from reproduction.datasets.dataset import Dataset
 from reproduction.fits import cached, code_digest, fitted, training_settings
@@ -94,7 +95,7 @@ def _draw_edge(
     labels = np.unique(data.labels[:_SHELL_IMAGES], return_inverse=True)[1]
     generator = torch.Generator().manual_seed(1000 + seed)  # no method has this seed
     shell = CompactShell(residual=residual)
-    shell.fit(points, torch.from_numpy(labels), generator=generator)
+    shell.fit(points, torch.from_numpy(labels), FitContext(generator=generator))
     drawn: np.ndarray = shell.sample(n_images, generator=generator)[0].numpy()
     return drawn.reshape(-1, *data.points.shape[1:])
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from bacoun.boundary import FlowShell
+from bacoun.protocols import FitContext
 
 
 def grid(low: list[float], high: list[float], resolution: int) -> np.ndarray:
@@ -36,6 +37,6 @@ def edge_points(points: np.ndarray, n_points: int, seed: int) -> np.ndarray:
     standard = torch.from_numpy((points - centre) / spread).float()
     generator = torch.Generator().manual_seed(seed)
     shell = FlowShell(per_class=False)
-    shell.fit(standard, torch.zeros(len(points), dtype=torch.long), generator=generator)
+    shell.fit(standard, torch.zeros(len(points), dtype=torch.long), FitContext(generator=generator))
     drawn: np.ndarray = shell.sample(n_points, generator=generator)[0].numpy()
     return drawn * spread + centre

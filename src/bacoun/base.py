@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bacoun.deferral import conformal_threshold, prediction_sets
 from bacoun.deferral.checks import as_share
-from bacoun.engine.randomness import independent_workers
+from bacoun.engine.threads import independent_workers
 from bacoun.uncertainty import Uncertainty, decompose, from_moments
 from bacoun.uncertainty.decomposition import Array
 from bacoun.validation import ImageShape, as_rows, check_table, classes_of
@@ -81,6 +81,12 @@ def evaluation_of(
     )
 
 
+def standardized(table: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> Tensor:
+    """Points (N, D), in single precision, from a table (N, D)."""
+    with np.errstate(over="ignore"):
+        return torch.from_numpy(np.clip((table - mean) / scale, -FAR, FAR)).float()
+
+
 class BayesianClassifier(ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier that predicts posterior draws (S, N, K).
 
@@ -99,9 +105,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
     def _validated(self, X: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
         """Check the training set; set what scikit-learn expects; return standardized tensors."""
         rows, self.image_shape_ = as_rows(X)
-        table, given = check_table(self, rows, y, reset=True)
+        table, own_labels = check_table(self, rows, y, reset=True)
         self.__dict__.pop("set_scores_", None)  # of an earlier fit
-        self.classes_, labels = classes_of(given)
+        self.classes_, labels = classes_of(own_labels)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"y must hold at least 2 classes; got 1 class, {self.classes_.tolist()[0]!r}. "
@@ -139,15 +145,13 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             return table.mean(axis=0), table.std(axis=0)
         n_channels = self.image_shape_[0]
         pixels = table.reshape(len(table), n_channels, -1)
-        each = np.ones(pixels.shape[2])
+        ones = np.ones(pixels.shape[2])
         mean, spread = pixels.mean(axis=(0, 2)), pixels.std(axis=(0, 2))
-        return np.outer(mean, each).ravel(), np.outer(spread, each).ravel()
+        return np.outer(mean, ones).ravel(), np.outer(spread, ones).ravel()
 
     def _standardized(self, table: np.ndarray) -> Tensor:
         """Points (N, D), or (N, C, H, W) if they are images."""
-        with np.errstate(over="ignore"):
-            standard = np.clip((table - self.mean_) / self.scale_, -FAR, FAR)
-        points = torch.from_numpy(standard).float().to(self.device)
+        points = standardized(table, self.mean_, self.scale_).to(self.device)
         return points if self.image_shape_ is None else points.unflatten(1, self.image_shape_)
 
     def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
@@ -236,9 +240,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         true class.
         """
         check_is_fitted(self)
-        _, given = self._checked(X, y)
+        _, own_labels = self._checked(X, y)
         probabilities = self.predict_proba(X)
-        likely = probabilities[np.arange(len(probabilities)), self._indices(given)]
+        likely = probabilities[np.arange(len(probabilities)), self._indices(own_labels)]
         self.set_scores_ = np.sort(1 - likely)
         return self
 
@@ -252,7 +256,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             over calibration sets, if the row comes from the same distribution. It may be empty.
         """
         check_is_fitted(self)
-        if not hasattr(self, "set_scores_"):
+        if "set_scores_" not in vars(self):
             raise NotFittedError(
                 "predict_set needs labeled rows that fit has not seen; this model has none. "
                 "Call calibrate(X, y) first."

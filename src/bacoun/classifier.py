@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,35 +15,35 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from bacoun.base import BayesianClassifier, Evaluation
-from bacoun.boundary import MixedShell, find_outliers
-from bacoun.deferral.checks import check_share
 from bacoun.engine.nested import NestedSettings
 from bacoun.engine.progress import progress_bars
-from bacoun.engine.randomness import RandomState, as_generator, threads_for
+from bacoun.engine.randomness import RandomState, as_generator
+from bacoun.engine.threads import threads_for
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
+from bacoun.fitting import Fit, FittedAttributes, best_prior_scale, row_weights
 from bacoun.posterior import Health
-from bacoun.posterior.held_out import held_out_prior_scale
-from bacoun.prediction import Predictor, features_of, learn_doubt, reference_rows
+from bacoun.prediction import FeatureExtractor, Predictor, features_of, reference_rows
 from bacoun.protocols import (
     BoundarySampler,
-    EdgeAwareFeatureMap,
     FeatureMap,
-    FeatureRows,
+    FitContext,
+    HasDensity,
+    HasRegions,
     LastLayer,
 )
-from bacoun.serialization import from_state, to_state
+from bacoun.serialization import pack_classifier, unpack_classifier
 from bacoun.steps import STEPS, fit_step, make_step
 from bacoun.uncertainty import Doubt, Uncertainty
-from bacoun.validation import as_rows, count_categories
-from bacoun.weights import ClassWeight, Rows, combined_weights, weighted_rows
+from bacoun.validation import count_categories
+from bacoun.weights import ClassWeight, weighted_rows
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class BaCOUnClassifier(NestedSettings, BayesianClassifier):
+class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
     """A Bayesian classifier that knows what it has not seen.
 
     Parameters
@@ -126,7 +125,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     n_jobs: int | None = None
     device: str = "cpu"
     # Nothing for a pipeline or a search to pass on.
-    __metadata_request__fit: ClassVar[dict[str, str]] = {"checkpoint": UNUSED, "all_rows": UNUSED}
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"checkpoint": UNUSED}
 
     @classmethod
     def paper(cls, experiment: str, **settings: Any) -> Self:
@@ -155,7 +154,6 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         sample_weight: ArrayLike | None = None,
         *,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
-        all_rows: Callable[[Self], FeatureRows] | None = None,
     ) -> Self:
         """Learn from X and y.
 
@@ -174,86 +172,15 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             and, on the same machine, ends with the same model; `verbose` and `n_jobs` may change.
             The folder stays: delete it once the model is saved. A step of your own is loaded if it
             has `get_state` and `set_state`; otherwise it is fitted again.
-        all_rows : callable, optional
-            If X and y are a sample of rows that do not fit into memory: given this classifier after
-            steps 1 and 2, which learn from the sample, it returns the features of all rows, for
-            step 3. Weights and `contamination` are not supported then.
         """
-        if all_rows is not None:
-            self._check_unweighted(sample_weight)
-        rows = weighted_rows(X, y, sample_weight)
-        steps = self._fresh_steps(for_images=as_rows(rows.X)[1] is not None)
-        boundary, features, posterior = steps
-        points, labels = self._validated(rows.X, rows.y)
-        generator = as_generator(self.random_state)
-        if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
-            checkpoint = Checkpoint(checkpoint)
-        if checkpoint is not None:
-            run = self._run(points, labels, rows.weights, *steps)
-            checkpoint.begin(run if all_rows is None else run | {"rows": [all_rows]}, generator)
-        self.outliers_ = np.empty(0, dtype=np.int64)
-        with progress_bars(self.verbose) as bar_for, self._threads():
-            if self.contamination > 0:
-                outliers = find_outliers(
-                    self._checked(rows.X),
-                    labels,
-                    self.contamination,
-                    generator=generator,
-                    on_epoch=bar_for("outliers"),
-                )
-                self.outliers_ = outliers if rows.places is None else rows.places[outliers]
-                rows = rows.take(np.setdiff1d(np.arange(len(points)), outliers))
-                points, labels = self._validated(rows.X, rows.y)
-            weights = self._weights_of(rows, labels)
-
-            def fit(name: str, step: Any, *data: Tensor, **offered: Any) -> Any:
-                offered |= {"generator": generator, "on_epoch": bar_for(name)}
-                offered |= {"n_categories": self.n_categories_}
-                offered |= {"choose_prior_scale": held_out_prior_scale}
-                return fit_step(name, step, *data, checkpoint=checkpoint, **offered)
-
-            self.boundary_: Any = None
-            self.doubt_: Doubt | None = None
-            edge: dict[str, Tensor | None] = {}
-            if boundary is not None:
-                self.boundary_ = fit("boundary", boundary, points.flatten(1), labels)
-                edge = self._draw_edge(points, generator)
-            self.features_ = fit("features", features, points, labels, **edge, **weights)
-            learned = features_of(self.features_, points, seen=True)
-            offered: dict[str, Any] = {}
-            n_rows = len(points)
-            if all_rows is not None:
-                offered["all_rows"] = all_rows(self)
-                n_rows = offered["all_rows"].n_rows
-            offered |= {"best_prior_scale": getattr(self.features_, "prior_scale_", None)}
-            self.posterior_ = fit("posterior", posterior, learned, labels, **weights, **offered)
-            if boundary is not None and self.ood_prior > 0:
-                prior = float(self.ood_prior)
-                self.doubt_ = learn_doubt(self._predictor, points, labels, learned, prior, n_rows)
+        fit = Fit(self, X, y, sample_weight, checkpoint=checkpoint)
+        fit.learn_features()
+        fit.infer_posterior()
         return self
-
-    def _check_unweighted(self, sample_weight: ArrayLike | None) -> None:
-        given = {
-            "sample_weight": sample_weight is not None,
-            "contamination": self.contamination > 0,
-        }
-        given |= {"class_weight": self.class_weight is not None}
-        wrong = [name for name, is_given in given.items() if is_given]
-        if wrong:
-            raise ValueError(
-                f"a fit to more rows than fit into memory must be without {wrong[0]}; got one. "
-                "Leave it out, or fit to a sample."
-            )
 
     def _threads(self) -> AbstractContextManager[None]:
         """One thread for tables, except where a step asks for more; all for images."""
         return threads_for(0 if self.image_shape_ is None else math.inf)
-
-    def _draw_edge(self, points: Tensor, generator: Generator) -> dict[str, Tensor | None]:
-        """Edge points, of the shape of points, and the class of each if the boundary knows it."""
-        drawn = self.boundary_.sample(self._n_edge(len(points)), generator=generator)
-        edge, labels = drawn if isinstance(drawn, tuple) else (drawn, None)
-        return {"edge": edge.view(-1, *points.shape[1:]), "edge_labels": labels}
 
     def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Infer the posterior of step 3 again; flows and network stay as they are.
@@ -268,8 +195,8 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         """
         check_is_fitted(self)
         rows = weighted_rows(X, y, sample_weight)
-        table, given = self._checked(rows.X, rows.y)
-        indices = self._indices(given)
+        table, own_labels = self._checked(rows.X, rows.y)
+        indices = self._indices(own_labels)
         missing = np.delete(self.classes_, np.unique(indices)).tolist()
         if missing:
             raise ValueError(
@@ -280,69 +207,19 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         posterior = clone(self.posterior_, safe=False)
         with progress_bars(self.verbose) as bar_for, self._threads():
             features = features_of(self.features_, self._standardized(table), seen=True)
-            self.posterior_ = fit_step(
-                "posterior",
-                posterior,
-                features,
-                labels,
-                **self._weights_of(rows, labels),
-                best_prior_scale=getattr(self.features_, "prior_scale_", None),
+            context = FitContext(
                 generator=as_generator(self.random_state),
                 on_epoch=bar_for("posterior"),
+                sample_weight=row_weights(self, rows, labels),
+                best_prior_scale=best_prior_scale(self.features_),
             )
+            self.posterior_ = fit_step("posterior", posterior, features, labels, context=context)
             if self.doubt_ is not None:
                 some = features[reference_rows(len(features)).to(features.device)]
                 disagreement = self._predictor.disagreement(some)
                 self.doubt_ = self.doubt_.with_disagreement(disagreement)
         self.__dict__.pop("set_scores_", None)  # of the old posterior
         return self
-
-    def _weights_of(self, rows: Rows, labels: Tensor) -> dict[str, Any]:
-        """The argument for steps 2 and 3; none if all weights are 1."""
-        given = self.classes_[labels.cpu().numpy()]
-        weights = combined_weights(self.class_weight, given, rows.weights)
-        if weights is None:
-            return {}
-        return {"sample_weight": torch.from_numpy(weights).to(self.device)}
-
-    def _run(
-        self, points: Tensor, labels: Tensor, weights: np.ndarray | None, *steps: Any
-    ) -> dict[str, Any]:
-        """What the outcome of `fit` depends on, by the name a refusal gives it."""
-        return {
-            "X": [points, self.mean_, self.scale_],
-            "y": [labels, self.classes_],
-            "sample_weight": [weights],
-            "settings": [self, *steps],
-            "version of bacoun": version("bacoun"),
-        }
-
-    def _fresh_steps(self, for_images: bool = False) -> tuple[Any, Any, Any]:
-        """Clones of the three steps, names turned into objects and our own settings filled in."""
-        check_share("ood_prior", self.ood_prior, below=1, example=0.01)
-        check_share("contamination", self.contamination, below=0.5, example=0.05)
-        boundary = clone(make_step("boundary", self.boundary), safe=False)
-        is_auto = isinstance(self.features, str) and self.features == "auto"
-        kind = "learned" if is_auto and for_images else self.features
-        features = clone(make_step("features", kind), safe=False)
-        posterior = clone(make_step("posterior", self.posterior), safe=False)
-        for step in (boundary, features):
-            if self.n_jobs is not None and hasattr(step, "get_params"):
-                unset = [name for name, value in step.get_params().items() if value is None]
-                own = {name: self.n_jobs for name in unset if name.rpartition("__")[2] == "n_jobs"}
-                step.set_params(**own)
-        if self.categorical_features is not None and len(self.categorical_features) > 0:
-            boundary = None if boundary is None else MixedShell.around(boundary)
-        elif isinstance(boundary, MixedShell):
-            boundary = boundary._part("shell")
-        told = isinstance(features, EdgeAwareFeatureMap) or hasattr(boundary, "log_prob")
-        if boundary is not None and self.ood_prior > 0 and not told:
-            raise ValueError(
-                "ood_prior needs a boundary with log_prob, or a feature map with "
-                f"transform_with_log_odds; {type(boundary).__name__} and {type(features).__name__} "
-                "have neither. Pass ood_prior=0."
-            )
-        return boundary, features, posterior
 
     def _learn_categories(self, table: np.ndarray) -> None:
         columns = self.categorical_features
@@ -357,19 +234,6 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             mean, spread = np.where(is_category, 0.0, mean), np.where(is_category, 1.0, spread)
         return mean, spread
 
-    def _n_edge(self, n_points: int) -> int:
-        """Number of edge points: the paper's balance heuristic, more for images, or as told."""
-        if self.n_boundary == "balanced":
-            n_classes = len(self.classes_)
-            share = (1 + 3 / n_classes) / n_classes if self.image_shape_ is None else 0.5
-            return min(100_000, max(1000, round(share * n_points)))
-        whole = isinstance(self.n_boundary, int | np.integer)
-        if not whole or isinstance(self.n_boundary, bool) or self.n_boundary < 1:
-            raise ValueError(
-                f"n_boundary must be 'balanced' or a positive number; got {self.n_boundary!r}."
-            )
-        return int(self.n_boundary)
-
     # --- predict -------------------------------------------------------------------------------
 
     def uncertainty(self, X: ArrayLike, split: bool = False) -> Uncertainty[np.ndarray]:
@@ -381,8 +245,13 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             Also split epistemic uncertainty into `model`, from the weights of step 3, and `ood`,
             because the row may be out of distribution. The two add up to it.
         """
-        predictor = self._predictor
-        return self._uncertainty(X, predictor.split_moments if split else predictor.moments)
+        judge = self._predictor.judge
+
+        def moments(points: Tensor) -> tuple[Tensor, ...]:
+            mean, mean_entropy, model, *_ = judge(points)
+            return (mean, mean_entropy, model) if split else (mean, mean_entropy)
+
+        return self._uncertainty(X, moments)
 
     def ood_score(self, X: ArrayLike) -> np.ndarray:
         """OOD score (N,) of each row: small inside the data, growing without bound outside.
@@ -427,9 +296,9 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     def region_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities (N, K+1) of the network of step 2; the last column is the boundary."""
         check_is_fitted(self)
-        if self.boundary_ is None or not hasattr(self.features_, "region_proba"):
+        if self.boundary_ is None or not isinstance(self.features_, HasRegions):
             raise ValueError(
-                "the network must have learned an edge class; this model has none. "
+                "the network must have learned a boundary class; this model has none. "
                 "Fit with boundary='compact-shell' and features='learned'."
             )
         (probabilities,) = self._score(X, lambda points: (self.features_.region_proba(points),))
@@ -438,7 +307,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
     def log_density(self, X: ArrayLike) -> np.ndarray:
         """Log density (N,) of each row under the flow of step 1, in nats and the units of X."""
         predictor, log_units = self._predictor, self._log_units
-        if not predictor.has_density:
+        if not isinstance(self.boundary_, HasDensity):
             raise ValueError(
                 "the boundary must have log_prob to give a density; this model has none such. "
                 "Fit with boundary='compact-shell'."
@@ -461,6 +330,12 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         return health
 
     @property
+    def feature_extractor(self) -> FeatureExtractor:
+        """What turns the rows of a table into the features that step 3 learns from."""
+        check_is_fitted(self)
+        return FeatureExtractor(self.mean_, self.scale_, self.features_)
+
+    @property
     def _predictor(self) -> Predictor:
         check_is_fitted(self)
         return Predictor(self.boundary_, self.features_, self.posterior_, self.doubt_)
@@ -469,7 +344,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         return self._predictor.samples(points, joint)
 
     def _moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        return self._predictor.moments(points)
+        return self._predictor.judge(points)[:2]
 
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
         return self._predictor.evaluation(points, self._log_units)
@@ -484,7 +359,7 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
         overwrite : bool
             Replace a model that is there already; otherwise that is an error.
         """
-        write_folder(to_state(self), path, overwrite=overwrite)
+        write_folder(pack_classifier(self), path, overwrite=overwrite)
 
     @classmethod
     def load(
@@ -501,4 +376,4 @@ class BaCOUnClassifier(NestedSettings, BayesianClassifier):
             Where the model's tensors go, as torch names it.
         """
         with refuse_incomplete(path):
-            return from_state(cls, read_folder(path), body=body, device=device)
+            return unpack_classifier(cls, read_folder(path, device), body=body, device=device)

@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from bacoun.base import Evaluation, evaluation_of
+from bacoun.base import Evaluation, evaluation_of, standardized
 from bacoun.boundary.flow_shell import as_if_held_out
-from bacoun.protocols import EdgeAwareFeatureMap
+from bacoun.protocols import (
+    HasDensity,
+    HasHeldOutRows,
+    HasLogOdds,
+    HasMoments,
+    HasTransformSeen,
+    HasUnfamiliarity,
+)
 from bacoun.uncertainty import Doubt, decompose, doubted, doubted_draws, from_moments
 
 CHUNK = 8192  # points at once: convolutions make much more of an image than what goes in
@@ -37,11 +45,6 @@ class Predictor:
     features: Any
     posterior: Any
     doubt: Doubt | None
-
-    @property
-    def has_density(self) -> bool:
-        """Whether the boundary gives a log density."""
-        return hasattr(self.boundary, "log_prob")
 
     def judge(self, points: Tensor, dtype: torch.dtype = torch.float64) -> Judgement:
         """Everything about points (N, ...); draws are evaluated in `dtype`."""
@@ -70,14 +73,13 @@ class Predictor:
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """Scores (N,) of how unfamiliar points (N, ...) are, by name."""
         flat = points.flatten(1)
-        if hasattr(self.boundary, "unfamiliarity"):
-            scores: dict[str, Tensor] = self.boundary.unfamiliarity(flat)
-            return scores
-        if self.has_density:
+        if isinstance(self.boundary, HasUnfamiliarity):
+            return self.boundary.unfamiliarity(flat)
+        if isinstance(self.boundary, HasDensity):
             return {"density": -self.boundary.log_prob(flat)}
-        if self.boundary is not None and isinstance(self.features, EdgeAwareFeatureMap):
+        if self.boundary is not None and isinstance(self.features, HasLogOdds):
             log_odds: Any = self.features.transform_with_log_odds(points)[1]
-            return {"edge": log_odds}
+            return {"boundary": log_odds}
         return {}
 
     def samples(self, points: Tensor, joint: bool = False) -> Tensor:
@@ -92,47 +94,38 @@ class Predictor:
             return doubted(draws, judged.kappa)
         return doubted_draws(draws, judged.kappa, 1 - judged.known)
 
-    def moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean over draws of the class probabilities (N, K) and of their entropy (N,)."""
-        return self.judge(points)[:2]
-
-    def split_moments(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """These, and the epistemic uncertainty (N,) due to the weights."""
-        return self.judge(points)[:3]
-
     def moments_of_weights(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """The same over draws of step 3 alone, without doubt, of features (N, L)."""
-        if hasattr(self.posterior, "predict_moments"):
-            mean, mean_entropy = self.posterior.predict_moments(features)
-            return mean, mean_entropy
+        """Mean over draws of step 3 of probabilities (N, K) and entropy (N,), by features."""
+        if isinstance(self.posterior, HasMoments):
+            return self.posterior.predict_moments(features)
         draws = self.posterior.predict_proba_samples(features)
         return draws.mean(dim=0, dtype=torch.float64), decompose(draws).aleatoric
 
     def evaluation(self, points: Tensor, log_units: float) -> Evaluation[Tensor]:
         """All answers in one pass; `log_units` as in `log_density`."""
         judged = self.judge(points, torch.float32)
-        told: dict[str, Tensor] = {}
+        doubted_answers: dict[str, Tensor] = {}
         if self.doubt is not None and judged.surprise is not None:
-            told["ood_probability"] = self.doubt.probability(judged.surprise)
-            told["rows_like_this"] = self.doubt.rows_like_this(judged.surprise)
+            doubted_answers["ood_probability"] = self.doubt.probability(judged.surprise)
+            doubted_answers["rows_like_this"] = self.doubt.rows_like_this(judged.surprise)
         return evaluation_of(
             judged.mean,
             judged.mean_entropy,
             ood_score=judged.surprise,
             log_density=self.log_density(points, log_units, judged.views),
-            **told,
+            **doubted_answers,
         )
 
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Views (N,) of the points (N, ...) of `fit`, as if they were new."""
-        flat = points.flatten(1)
-        if hasattr(self.boundary, "held_out_unfamiliarity"):
-            views: dict[str, Tensor] = self.boundary.held_out_unfamiliarity(flat, labels)
-            return views
+        if isinstance(self.boundary, HasUnfamiliarity):
+            return self.boundary.held_out_unfamiliarity(points.flatten(1), labels)
         chunks = [self.unfamiliarity(chunk) for chunk in points.split(CHUNK)]
         views = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
-        step = self.boundary if self.has_density else self.features
-        return as_if_held_out(views, getattr(step, "held_out_rows_", torch.empty(0).long()))
+        has_density = isinstance(self.boundary, HasDensity)
+        return as_if_held_out(
+            views, _held_out_rows(self.boundary if has_density else self.features)
+        )
 
     def disagreement(self, features: Tensor) -> Tensor:
         """Epistemic uncertainty (N,) of the weights, in nats, from features (N, L)."""
@@ -144,37 +137,44 @@ class Predictor:
     ) -> Tensor | None:
         """Log density (N,), or None if the boundary has none.
 
-        Parameters
-        ----------
-        log_units : float
-            Log of the factor between densities of the data and of standardized points.
-        views : dict, optional
-            From `unfamiliarity`, so that the flows are not asked twice.
+        `log_units` is the log of the factor between densities of the data and of standardized
+        points; the `views` are those of `unfamiliarity`, so that the flows are not asked twice.
         """
-        if not self.has_density:
+        if not isinstance(self.boundary, HasDensity):
             return None
-        flat, views = points.flatten(1), views or {}
-        modeled = views.get("density", views.get("categories"))
-        if modeled is None:
-            log_prob: Tensor = self.boundary.log_prob(flat)
+        flat = points.flatten(1)
+        if views is not None and isinstance(self.boundary, HasUnfamiliarity):
+            log_prob = self.boundary.log_prob_from(flat, views)
         else:
-            log_prob = -modeled
-            if hasattr(self.boundary, "residual_log_prob"):
-                log_prob = log_prob + self.boundary.residual_log_prob(flat)
+            log_prob = self.boundary.log_prob(flat)
         return log_prob.double() - log_units
+
+
+@dataclass(frozen=True)
+class FeatureExtractor:
+    """Rows of a table -> the features that step 3 learns from; `serialization` saves it."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+    feature_map: Any
+
+    def __call__(self, table: np.ndarray) -> Tensor:
+        """Features (N, L) of rows (N, D), which may be those of `fit`."""
+        return features_of(self.feature_map, standardized(table, self.mean, self.scale), seen=True)
+
+
+def _held_out_rows(step: Any) -> Tensor:
+    """Indices of the rows of `fit` that a step was not fitted to; none if it does not say."""
+    return step.held_out_rows_ if isinstance(step, HasHeldOutRows) else torch.empty(0).long()
 
 
 def features_of(feature_map: Any, points: Tensor, *, seen: bool = False) -> Tensor:
     """Features (N, L) of points in float64 for step 3, where large numbers nearly cancel.
 
-    Parameters
-    ----------
-    seen : bool
-        Whether the points may be those of `fit`, for which a feature map may have another method.
+    `seen`: the points may be those of `fit`, for which a feature map may have another method.
     """
-    transform = feature_map.transform
-    if seen:
-        transform = getattr(feature_map, "transform_seen", transform)
+    has_other = seen and isinstance(feature_map, HasTransformSeen)
+    transform = feature_map.transform_seen if has_other else feature_map.transform
     return torch.cat([transform(chunk) for chunk in points.split(CHUNK)]).double()
 
 
@@ -193,22 +193,12 @@ def learn_doubt(
 ) -> Doubt:
     """Doubt, from how unusual training points would look if they were new.
 
-    Parameters
-    ----------
-    points : Tensor of shape (N, ...)
-        Training points, or a sample of them.
-    labels : Tensor of shape (N,)
-        Their classes.
-    features : Tensor of shape (N, L)
-        Their features.
-    ood_prior : float
-        Prior probability that a scored point is out of distribution.
-    n_rows : int
-        Number of rows that step 3 was fitted to.
+    The points (N, ...), their labels (N,) and features (N, L) may be a sample of the `n_rows` that
+    step 3 was fitted to.
     """
     views = predictor.held_out_unfamiliarity(points, labels)
     rows, are_new = reference_rows(len(points)), False
-    new = getattr(predictor.features, "held_out_rows_", rows[:0])
+    new = _held_out_rows(predictor.features)
     if len(new) >= _FEWEST_REFERENCE:  # not even the features were fitted to them
         rows, are_new = new, True
     rows = rows.to(points.device)

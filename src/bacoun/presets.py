@@ -36,7 +36,7 @@ def _paper_flow(**settings: Any) -> FlowShell:
         hidden=64,
         batch_norm=True,  # B, GMM, Moons: "Batch Normalization is used"
         learning_rate=1e-3,  # B
-        jitter=0.0,  # the paper uses no noise, no early stopping, and keeps all edge points
+        jitter=0.0,  # the paper uses no noise, no early stopping, and keeps all boundary points
         patience=None,
         drop_overlap=False,
         **settings,
@@ -44,11 +44,11 @@ def _paper_flow(**settings: Any) -> FlowShell:
 
 
 def _paper_network(**settings: Any) -> LearnedFeatures:
-    # Step 2: one softmax with an extra class for the edge. B: L2 1; no early stopping. Silent: what
-    # the penalty is added to. With the summed loss of a mini-batch the Wine table comes out, with
-    # that of all rows it does not: docs/readings.md.
+    # Step 2: one softmax with an extra class for the boundary. B: L2 1; no early stopping. Silent:
+    # what the penalty is added to. With the summed loss of a mini-batch the Wine table comes out,
+    # with that of all rows it does not: docs/readings.md.
     return LearnedFeatures(
-        joint_softmax=True, edge_weight=1.0, l2=1.0, l2_over="batch", patience=None, **settings
+        joint_softmax=True, boundary_weight=1.0, l2=1.0, l2_over="batch", patience=None, **settings
     )
 
 

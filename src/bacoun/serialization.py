@@ -1,4 +1,4 @@
-"""A fitted classifier <-> nested plain values and tensors, which `storage` writes to a folder."""
+"""A fitted classifier <-> nested plain values and tensors, for `files.model_folder`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from bacoun.files.model_folder import plain
+from bacoun.files.persistence import from_state, to_state
+from bacoun.prediction import FeatureExtractor
 from bacoun.steps import STEPS
 from bacoun.uncertainty import Doubt
 
@@ -29,10 +30,19 @@ _SETTINGS = (
     "standardize",
     "n_jobs",
 )
+_FITTED = (
+    "n_features_in_",
+    "image_shape_",
+    "n_categories_",
+    "mean_",
+    "scale_",
+    "outliers_",
+    "set_scores_",
+)
 
 
-def to_state(model: BaCOUnClassifier) -> State:
-    """Everything that `from_state` needs to rebuild a fitted classifier."""
+def pack_classifier(model: BaCOUnClassifier) -> State:
+    """Everything that `unpack_classifier` needs to rebuild a fitted classifier."""
     check_is_fitted(model)
     seed = model.random_state if isinstance(model.random_state, int) else None
     settings = {name: plain(getattr(model, name)) for name in _SETTINGS}
@@ -40,55 +50,36 @@ def to_state(model: BaCOUnClassifier) -> State:
         "bacoun": version("bacoun"),
         "settings": settings | {"random_state": seed},
         "classes": {"dtype": model.classes_.dtype.str, "values": model.classes_.tolist()},
-        "n_features_in": model.n_features_in_,
-        "image_shape": plain(model.image_shape_),
-        "n_categories": model.n_categories_,
-        "feature_names_in": list(getattr(model, "feature_names_in_", [])) or None,
-        "mean": torch.from_numpy(model.mean_),
-        "scale": torch.from_numpy(model.scale_),
-        "outliers": torch.from_numpy(model.outliers_),
-        "doubt": None if model.doubt_ is None else model.doubt_.get_state(),
-        "set_scores": torch.from_numpy(model.set_scores_)
-        if hasattr(model, "set_scores_")
-        else None,
-        "steps": {name: pack_step(name, getattr(model, f"{name}_")) for name in STEPS},
+        "fitted": {name: vars(model)[name] for name in _FITTED if name in vars(model)},
+        "feature_names_in": list(vars(model).get("feature_names_in_", [])) or None,
+        "doubt": to_state(model.doubt_),
+        "steps": {name: pack_step(name, vars(model)[f"{name}_"]) for name in STEPS},
     }
 
 
-def from_state(
+def unpack_classifier(
     kind: type[Classifier],
     state: State,
     *,
     body: nn.Module | None = None,
     device: str = "cpu",
 ) -> Classifier:
-    """Undo `to_state`.
+    """Undo `pack_classifier`, as an object of a class, on the device that the tensors are on.
 
-    Parameters
-    ----------
-    kind : type
-        The class to rebuild.
-    body : torch.nn.Module, optional
-        Stands in for a module of the user's own, whose code is not saved.
-    device : str
-        Where the tensors go.
+    `body` stands in for a module of the user's own, whose code is not saved.
     """
-    state = _to_device(state, device)
     model = kind(**state["settings"], device=device)
     model.classes_ = np.array(state["classes"]["values"], dtype=state["classes"]["dtype"])
-    model.n_features_in_ = state["n_features_in"]
-    model.image_shape_ = _as_tuple(state["image_shape"])
-    model.n_categories_ = state["n_categories"]
+    for name, value in state["fitted"].items():
+        array = value.cpu().numpy() if isinstance(value, Tensor) else value
+        setattr(model, name, _as_tuple(array) if name == "image_shape_" else array)
     if state["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
-    for name in ("mean", "scale", "outliers", "set_scores"):
-        if state[name] is not None:
-            setattr(model, f"{name}_", state[name].cpu().numpy())
     for name in STEPS:
         step = unpack_step(name, state["steps"][name], body)
         setattr(model, f"{name}_", step)
         setattr(model, name, None if step is None else clone(step))
-    model.doubt_ = None if state["doubt"] is None else Doubt.from_state(state["doubt"])
+    model.doubt_ = None if state["doubt"] is None else from_state(Doubt, state["doubt"])
     return model
 
 
@@ -103,13 +94,25 @@ def pack_step(name: str, step: Any) -> State | None:
             "Save a model with steps of your own by joblib.dump."
         )
     # Nested settings have names such as shell__epochs; the object they belong to is one of `parts`.
-    params = step.get_params()
-    parts = {key: _kind_of(name, params.pop(key)) for key in _objects(params)}
-    settings = dict(params)
+    settings = step.get_params()
+    objects = [key for key, value in settings.items() if isinstance(value, BaseEstimator)]
+    parts = {key: _kind_of(name, settings.pop(key)) for key in objects}
     if isinstance(settings.get("body"), nn.Module):
         settings["body"] = None
     state = plain(step.get_state())
     return {"kind": kind, "parts": parts, "settings": plain(settings), "state": state}
+
+
+def pack_extractor(extractor: FeatureExtractor) -> State:
+    """A feature extractor whose feature map is a built-in step, as plain values and tensors."""
+    feature_map = pack_step("features", extractor.feature_map)
+    return {"mean": extractor.mean, "scale": extractor.scale, "feature_map": feature_map}
+
+
+def unpack_extractor(state: State) -> FeatureExtractor:
+    """Undo `pack_extractor`."""
+    mean, scale = (state[name].numpy() for name in ("mean", "scale"))
+    return FeatureExtractor(mean, scale, unpack_step("features", state["feature_map"], None))
 
 
 def unpack_step(name: str, packed: State | None, body: nn.Module | None) -> Any:
@@ -142,19 +145,5 @@ def _kind_of(name: str, step: Any) -> str | None:
     return next((kind for kind, known in STEPS[name].items() if type(step) is known), None)
 
 
-def _objects(params: State) -> list[str]:
-    """Names of the settings that are objects with settings of their own."""
-    return [key for key, value in params.items() if hasattr(value, "get_params")]
-
-
 def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _to_device(value: Any, device: str) -> Any:
-    """Nested values with every tensor on `device`."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: _to_device(item, device) for key, item in value.items()}
-    return [_to_device(item, device) for item in value] if isinstance(value, list) else value

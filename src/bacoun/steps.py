@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
 from bacoun import boundary, features, posterior
-from bacoun.files.checkpoint import Checkpoint
-from bacoun.protocols import FeatureMap
+from bacoun.protocols import (
+    BoundarySampler,
+    FeatureMap,
+    FitContext,
+    HasHonored,
+    HasState,
+    LastLayer,
+)
 
 STEPS: dict[str, dict[str, Any]] = {
     "boundary": boundary.KINDS,
@@ -18,12 +22,16 @@ STEPS: dict[str, dict[str, Any]] = {
     "posterior": posterior.KINDS,
 }
 
-_NEEDED = {  # arguments that a step cannot ignore
+_PROTOCOLS: dict[str, tuple[type, str]] = {
+    "boundary": (BoundarySampler, "sample"),
+    "features": (FeatureMap, "transform"),
+    "posterior": (LastLayer, "predict_proba_samples"),
+}
+
+_NEEDED = {  # fields of the context that a step cannot ignore
     "sample_weight": "rows or classes are weighted",
     "all_rows": "there are more rows than fit into memory",
 }
-
-VERBS = {"boundary": "sample", "features": "transform", "posterior": "predict_proba_samples"}
 
 
 def make_step(name: str, value: Any) -> Any:
@@ -32,9 +40,8 @@ def make_step(name: str, value: Any) -> Any:
         return features.LearnedFeatures(body=value)
     if isinstance(value, str) and value in STEPS[name]:
         return STEPS[name][value]()
-    verb = VERBS[name]
-    fits = hasattr(value, "fit") and hasattr(value, verb)
-    if not (fits or (name == "boundary" and value is None)):
+    protocol, verb = _PROTOCOLS[name]
+    if not (isinstance(value, protocol) or (name == "boundary" and value is None)):
         raise ValueError(
             f"{name} must be one of {sorted(STEPS[name])} or an object with fit and {verb}; got "
             f"{value!r}."
@@ -42,35 +49,22 @@ def make_step(name: str, value: Any) -> Any:
     return value
 
 
-def fit_step(
-    name: str,
-    step: Any,
-    *data: Tensor,
-    generator: torch.Generator,
-    checkpoint: Checkpoint | None = None,
-    **offered: Any,
-) -> Any:
-    """Fit a step, or load it from a checkpoint in which it was finished.
-
-    Parameters
-    ----------
-    offered
-        More arguments, such as a progress callback, passed on if the step's `fit` takes them.
-    """
+def fit_step(name: str, step: Any, *data: Tensor, context: FitContext) -> Any:
+    """Fit a step, or load it from the checkpoint in which it was finished."""
+    checkpoint, generator = context.checkpoint, context.generator
     saved = None if checkpoint is None else checkpoint.load(name)
-    if saved is not None and hasattr(step, "set_state"):
+    if saved is not None and generator is not None and isinstance(step, HasState):
         generator.set_state(saved["generator"])
         return step.set_state(saved["state"])
-    offered |= {"checkpoint": checkpoint}
-    extra = {key: value for key, value in offered.items() if has_fit_parameter(step, key)}
-    for needed, when in _NEEDED.items():
-        if needed in offered.keys() - extra.keys():
+    honored = step.honored if isinstance(step, HasHonored) else ()
+    for field, when in _NEEDED.items():
+        if getattr(context, field) is not None and field not in honored:
             raise ValueError(
-                f"{name} must take {needed} in fit if {when}; {type(step).__name__} does not. Use "
+                f"{name} must take {field} in fit if {when}; {type(step).__name__} does not. Use "
                 "another step, or do without."
             )
-    step = step.fit(*data, generator=generator, **extra)
-    if checkpoint is not None and hasattr(step, "get_state"):
+    step = step.fit(*data, context)
+    if checkpoint is not None and generator is not None and isinstance(step, HasState):
         state = {"state": step.get_state(), "generator": generator.get_state()}
         checkpoint.save(name, state)
     return step

@@ -107,18 +107,9 @@ def _as_numbers(values: np.ndarray) -> np.ndarray:
 def count_categories(
     table: np.ndarray, columns: Sequence[int], image_shape: ImageShape
 ) -> list[int] | None:
-    """Number of categories of each column of a table (N, D); 0 for those that are continuous.
+    """Number of categories (D,) of each column of a table (N, D); 0 for those that are continuous.
 
-    Parameters
-    ----------
-    columns : sequence of int
-        Columns that hold categories, as whole numbers 0, 1, ...
-    image_shape : tuple or None
-        Shape of the images that the rows are, which have no categories.
-
-    Returns
-    -------
-    list of int of length D, or None without categories
+    The `columns` hold categories, as whole numbers 0, 1, ...; without any, the result is None.
     """
     chosen, n_columns = list(columns), table.shape[1]
     if not chosen:

@@ -7,6 +7,7 @@ import torch
 
 from bacoun.baselines import BNN, bnn
 from bacoun.posterior import MeanField
+from bacoun.protocols import FitContext
 
 GRID = np.random.default_rng(0).uniform(-4, 4, (50, 2))
 
@@ -24,7 +25,9 @@ def test_without_hidden_layers_it_finds_the_mean_field_posterior_of_logistic_reg
     model = quick(hidden=(), standardize=False, **settings).fit(X, y)
     points, labels = torch.from_numpy(X).float(), torch.from_numpy(y)
     generator = torch.Generator().manual_seed(0)
-    exact = MeanField(prior_scale=1.0, **settings).fit(points, labels, generator=generator)
+    exact = MeanField(prior_scale=1.0, **settings).fit(
+        points, labels, FitContext(generator=generator)
+    )
     # Theirs is weight and bias (2, K); ours the weight (K, 1), then the bias (K,).
     means, spreads = model.loc_.view(2, 2), model.spread_.view(2, 2)
     torch.testing.assert_close(means, exact.mean_, atol=0.15, rtol=0.1)

@@ -17,6 +17,7 @@ from bacoun.boundary import CompactShell, FlowShell
 from bacoun.engine.randomness import seeded
 from bacoun.features import LearnedFeatures
 from bacoun.posterior import Laplace
+from bacoun.protocols import FitContext
 
 QUICK = {"blocks": 2, "hidden": 8, "epochs": 3, "learning_rate": 1e-2, "patience": None}
 OWN = {"n_components", "clip", "residual"}  # the other settings are of the shell
@@ -42,7 +43,7 @@ def plane(
 def compact(points: Tensor, labels: Tensor, **changed) -> CompactShell:
     settings = {"n_components": 2} | {name: changed.pop(name) for name in OWN & changed.keys()}
     boundary = CompactShell(shell=FlowShell(**QUICK | changed), **settings)
-    return boundary.fit(points, labels, generator=generator(1))
+    return boundary.fit(points, labels, FitContext(generator=generator(1)))
 
 
 def edge_of(boundary: CompactShell, n_points: int, seed: int = 0) -> Tensor:
@@ -258,7 +259,9 @@ def test_same_seed_gives_same_bits_whatever_the_global_stream_which_stays_untouc
 def test_on_epoch_counts_through_all_flows():
     calls = []
     boundary = CompactShell(shell=FlowShell(**QUICK))
-    boundary.fit(*plane(60, 5), on_epoch=lambda done, planned: calls.append((done, planned)))
+    boundary.fit(
+        *plane(60, 5), FitContext(on_epoch=lambda done, planned: calls.append((done, planned)))
+    )
     assert calls == [(i, 6) for i in range(1, 7)]
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from bacoun.boundary.flow_shell import FlowShell
 from bacoun.boundary.shell import chi_radius
 from bacoun.engine.randomness import seeded
+from bacoun.protocols import FitContext
 
 QUICK = {"blocks": 2, "hidden": 8, "epochs": 3, "learning_rate": 1e-2, "patience": None}
 
@@ -28,7 +29,7 @@ def clouds(sizes: list[int], dimension: int, distance: float = 6.0) -> tuple[Ten
 
 
 def shell(points: Tensor, labels: Tensor, **changed) -> FlowShell:
-    return FlowShell(**QUICK | changed).fit(points, labels, generator=generator(1))
+    return FlowShell(**QUICK | changed).fit(points, labels, FitContext(generator=generator(1)))
 
 
 def edge_of(boundary: FlowShell, n_points: int, seed: int = 0) -> Tensor:
@@ -132,7 +133,7 @@ def test_classes_that_fill_one_another_are_reported_and_still_give_an_edge():
     points, labels = clouds([100, 100], 2, 0.0)
     points[labels == 1] = points[labels == 0]
     boundary = shell(points, labels, blocks=0, factors=(0.9,))
-    with pytest.warns(UserWarning, match=r"only 0 of 40 edge points lie .* per_class=False"):
+    with pytest.warns(UserWarning, match=r"only 0 of 40 boundary points lie .* per_class=False"):
         edge = edge_of(boundary, 40)
     assert_good_edge(edge, 40, 2)
 
@@ -263,7 +264,10 @@ def test_unfamiliarity_is_minus_the_log_density():
 def test_on_epoch_counts_through_all_flows():
     calls = []
     boundary = FlowShell(**QUICK)
-    boundary.fit(*clouds([30, 30], 2), on_epoch=lambda done, planned: calls.append((done, planned)))
+    boundary.fit(
+        *clouds([30, 30], 2),
+        FitContext(on_epoch=lambda done, planned: calls.append((done, planned))),
+    )
     assert calls == [(i, 6) for i in range(1, 7)]
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from bacoun.boundary import CompactShell, FlowShell, MixedShell
 from bacoun.boundary.categories import CategoryTree
+from bacoun.protocols import FitContext
 from bacoun.uncertainty import Doubt
 
 SMALL = {"blocks": 2, "hidden": 8, "epochs": 5, "learning_rate": 1e-2}
@@ -29,7 +30,9 @@ def table(n_rows: int = 600, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 def fitted(points: Tensor, labels: Tensor, sizes=SIZES, **settings) -> MixedShell:
     shell = FlowShell(**SMALL | settings)
-    return MixedShell(shell=shell).fit(points, labels, n_categories=sizes, generator=generator(1))
+    return MixedShell(shell=shell).fit(
+        points, labels, FitContext(n_categories=sizes, generator=generator(1))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +77,7 @@ def test_independent_numbers_and_categories_have_the_product_of_their_densities(
 
 def test_the_flows_are_those_of_the_numbers_alone(mixed, data):
     points, labels = data
-    alone = FlowShell(**SMALL).fit(points[:, [0, 2]], labels, generator=generator(1))
+    alone = FlowShell(**SMALL).fit(points[:, [0, 2]], labels, FitContext(generator=generator(1)))
     assert torch.equal(
         mixed.shell_.class_log_prob(points[:, [0, 2]]), alone.class_log_prob(points[:, [0, 2]])
     )
@@ -123,7 +126,7 @@ def test_a_class_whose_rows_are_all_held_out_is_kept():
     labels = torch.where(torch.arange(40) == 0, 2, labels)
     for seed in range(5):  # some of these hold out the one row of the third class
         mixed = MixedShell().fit(
-            points[:, [1, 3]], labels, n_categories=[3, 4], generator=generator(seed)
+            points[:, [1, 3]], labels, FitContext(n_categories=[3, 4], generator=generator(seed))
         )
         assert mixed.class_log_prob(points[:, [1, 3]]).shape == (3, 40)
 
@@ -226,7 +229,7 @@ def test_many_numbers_add_the_score_of_their_residual():
     wide = torch.cat([points, torch.randn(len(points), 6, generator=generator())], dim=1)
     shell = CompactShell(n_components=2, shell=FlowShell(**SMALL))
     mixed = MixedShell(shell=shell)
-    mixed.fit(wide, labels, n_categories=[*SIZES, *[0] * 6], generator=generator())
+    mixed.fit(wide, labels, FitContext(n_categories=[*SIZES, *[0] * 6], generator=generator()))
     assert list(mixed.unfamiliarity(wide)) == ["density", "gaussian", "residual", "categories"]
     numbers = wide[:, [0, 2, *range(4, 10)]]
     torch.testing.assert_close(
@@ -241,7 +244,7 @@ def test_many_numbers_add_the_score_of_their_residual():
 def test_the_state_rebuilds_the_shell(data, shell):
     points, labels = data
     mixed = MixedShell(shell=shell)
-    mixed.fit(points, labels, n_categories=SIZES, generator=generator())
+    mixed.fit(points, labels, FitContext(n_categories=SIZES, generator=generator()))
     again = MixedShell(shell=shell).set_state(mixed.get_state())
     assert torch.equal(again.log_prob(points), mixed.log_prob(points))
     assert torch.equal(again.held_out_rows_, mixed.held_out_rows_)
@@ -273,6 +276,19 @@ def test_settings_nest():
 
 def test_fitting_leaves_the_given_shell_alone(data):
     shell = FlowShell(**SMALL)
-    mixed = MixedShell(shell=shell).fit(*data, n_categories=SIZES, generator=generator())
+    mixed = MixedShell(shell=shell).fit(
+        *data, FitContext(n_categories=SIZES, generator=generator())
+    )
     assert not hasattr(shell, "flows_")
     assert mixed.shell_ is not shell
+
+
+def test_without_numbers_of_categories_it_says_what_to_use():
+    with pytest.raises(ValueError, match=r"needs n_categories in its FitContext.*CompactShell"):
+        MixedShell().fit(torch.zeros(10, 2), torch.arange(10) % 2)
+
+
+def test_a_known_unfamiliarity_saves_the_flows_a_question(mixed, data):
+    points = data[0][:50]
+    known = mixed.unfamiliarity(points)
+    torch.testing.assert_close(mixed.log_prob_from(points, known), mixed.log_prob(points))

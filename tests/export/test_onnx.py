@@ -27,7 +27,7 @@ PARTS = ("total", "aleatoric", "epistemic")
 class Box(BaseEstimator):
     """A boundary of one's own: points on the faces of a box; it has no density."""
 
-    def fit(self, points, labels, *, generator=None):
+    def fit(self, points, labels, context):
         self.reach_ = 1.5 * points.abs().amax(dim=0)
         return self
 
@@ -157,7 +157,7 @@ def test_the_graph_agrees_on_one_column(fast, moons, tmp_path):
 @pytest.mark.parametrize("joint_softmax", [False, True])
 def test_without_a_density_the_graph_agrees_on_the_edge(fast, moons, tmp_path, joint_softmax):
     model = fast(boundary=Box()).set_params(features__joint_softmax=joint_softmax).fit(*moons)
-    assert list(model.doubt_.views) == ["edge"]
+    assert list(model.doubt_.views) == ["boundary"]
     assert_agrees(model, near_and_far(moons[0]), tmp_path / "model.onnx")
 
 

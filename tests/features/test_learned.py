@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from bacoun.engine.randomness import seeded
-from bacoun.features.learned import LearnedFeatures, default_epochs
-from bacoun.features.networks import Dropout
+from bacoun.features.learned import LearnedFeatures
+from bacoun.features.networks import Dropout, default_epochs
+from bacoun.protocols import FitContext
 
+OF_CONTEXT = {"boundary_points", "boundary_labels"}
 QUICK = {"hidden": (8, 5), "epochs": 3, "batch_size": 32}
 
 
@@ -26,20 +28,22 @@ def corners(n_points: int = 91, dimension: int = 2) -> tuple[Tensor, Tensor]:
 
 
 def above(n_points: int = 120) -> tuple[Tensor, Tensor]:
-    """Edge points, all on one side of the three classes, and the class each one is next to."""
+    """Boundary points, all on one side of the three classes, and the class each one is next to."""
     points, labels = corners(n_points)
     return points + torch.tensor([0.0, 8.0]), labels
 
 
 def fitted(points: Tensor, labels: Tensor, seed: int = 0, **changed) -> LearnedFeatures:
-    edge = {name: changed.pop(name) for name in ("edge", "edge_labels") if name in changed}
+    given = {name: changed.pop(name) for name in OF_CONTEXT & changed.keys()}
     features = LearnedFeatures(**QUICK | changed)
-    return features.fit(points, labels, **edge, generator=generator(seed))
+    return features.fit(points, labels, FitContext(generator=generator(seed), **given))
 
 
-def fitted_with_edge(labeled: bool = True, **changed) -> LearnedFeatures:
-    edge, edge_labels = above()
-    told = {"edge": edge} | ({"edge_labels": edge_labels} if labeled else {})
+def fitted_with_boundary(labeled: bool = True, **changed) -> LearnedFeatures:
+    boundary, labels_of_boundary = above()
+    told = {"boundary_points": boundary} | (
+        {"boundary_labels": labels_of_boundary} if labeled else {}
+    )
     slow = {"hidden": (32, 32), "epochs": 200, "learning_rate": 1e-2, "l2": 0.0, "patience": None}
     return fitted(*corners(), **told | slow | changed)
 
@@ -112,34 +116,38 @@ def test_probabilities_are_the_softmax_of_the_linear_layer_on_the_features():
     assert torch.equal(phi, features.transform(points))  # frozen: no dropout any more
 
 
-# --- the edge -------------------------------------------------------------------------------------
+# --- the boundary ---------------------------------------------------------------------------------
 
 
 @JOINT
-def test_regions_are_the_classes_and_the_edge_and_sum_to_one(joint_softmax):
+def test_regions_are_the_classes_and_the_boundary_and_sum_to_one(joint_softmax):
     points, labels = corners()
-    edge, edge_labels = above()
+    boundary, labels_of_boundary = above()
     features = fitted(
-        points, labels, edge=edge, edge_labels=edge_labels, joint_softmax=joint_softmax
+        points,
+        labels,
+        boundary_points=boundary,
+        boundary_labels=labels_of_boundary,
+        joint_softmax=joint_softmax,
     )
-    regions = features.region_proba(edge)
-    assert regions.shape == (len(edge), 4)
-    torch.testing.assert_close(regions.sum(dim=1), torch.ones(len(edge)))
+    regions = features.region_proba(boundary)
+    assert regions.shape == (len(boundary), 4)
+    torch.testing.assert_close(regions.sum(dim=1), torch.ones(len(boundary)))
 
 
 @JOINT
-def test_log_odds_are_those_of_edge_against_data(joint_softmax):
-    features = fitted_with_edge(joint_softmax=joint_softmax, epochs=3)
+def test_log_odds_are_those_of_boundary_against_data(joint_softmax):
+    features = fitted_with_boundary(joint_softmax=joint_softmax, epochs=3)
     points = torch.cat([corners()[0], above()[0]])
     phi, log_odds = features.transform_with_log_odds(points)
     assert torch.equal(phi, features.transform(points))
     assert log_odds.shape == (len(points),)
-    is_edge = features.region_proba(points)[:, -1]
-    torch.testing.assert_close(log_odds.sigmoid(), is_edge)
+    is_boundary = features.region_proba(points)[:, -1]
+    torch.testing.assert_close(log_odds.sigmoid(), is_boundary)
 
 
 def test_two_questions_are_answered_by_one_linear_layer_each():
-    features = fitted_with_edge(epochs=3)
+    features = fitted_with_boundary(epochs=3)
     points, _ = corners()
     head = features.module_[1]
     logits = (features.transform(points) @ head.weight.T + head.bias).detach()
@@ -151,10 +159,12 @@ def test_two_questions_are_answered_by_one_linear_layer_each():
 
 @JOINT
 @pytest.mark.parametrize("labeled", [True, False])
-def test_edge_and_data_are_told_apart_with_and_without_labels_of_the_edge(joint_softmax, labeled):
-    features = fitted_with_edge(labeled, joint_softmax=joint_softmax)
-    (points, labels), (edge, _) = corners(), above()
-    inside, outside = (features.transform_with_log_odds(x)[1] for x in (points, edge))
+def test_boundary_and_data_are_told_apart_with_and_without_labels_of_the_boundary(
+    joint_softmax, labeled
+):
+    features = fitted_with_boundary(labeled, joint_softmax=joint_softmax)
+    (points, labels), (boundary, _) = corners(), above()
+    inside, outside = (features.transform_with_log_odds(x)[1] for x in (points, boundary))
     assert float((inside < 0).float().mean()) > 0.8
     assert float((outside > 0).float().mean()) > 0.8
     assert (
@@ -162,20 +172,22 @@ def test_edge_and_data_are_told_apart_with_and_without_labels_of_the_edge(joint_
     )
 
 
-def test_labels_of_the_edge_are_learned_and_only_as_an_answer_to_which_class():
-    """The edge is told to be of the next class: that is learned, or with one softmax ignored."""
-    edge, edge_labels = above()
-    wrong = (edge_labels + 1) % 3
-    two, one = (fitted_with_edge(edge_labels=wrong, joint_softmax=joint) for joint in (False, True))
-    learned = two.region_proba(edge)[:, :3].argmax(dim=1) == wrong
+def test_labels_of_the_boundary_are_learned_and_only_as_an_answer_to_which_class():
+    """The boundary is said to be of the next class: learned, or ignored with one softmax."""
+    boundary, labels_of_boundary = above()
+    wrong = (labels_of_boundary + 1) % 3
+    two, one = (
+        fitted_with_boundary(boundary_labels=wrong, joint_softmax=joint) for joint in (False, True)
+    )
+    learned = two.region_proba(boundary)[:, :3].argmax(dim=1) == wrong
     assert float(learned.float().mean()) > 0.8
-    same = fitted_with_edge(labeled=False, joint_softmax=True)
-    assert torch.equal(one.region_proba(edge), same.region_proba(edge))
+    same = fitted_with_boundary(labeled=False, joint_softmax=True)
+    assert torch.equal(one.region_proba(boundary), same.region_proba(boundary))
 
 
 @JOINT
-def test_the_likelier_class_can_be_told_however_sure_the_network_is_of_the_edge(joint_softmax):
-    features = fitted_with_edge(joint_softmax=joint_softmax, epochs=3)
+def test_the_likelier_class_can_be_told_however_sure_the_network_is_of_the_boundary(joint_softmax):
+    features = fitted_with_boundary(joint_softmax=joint_softmax, epochs=3)
     points, _ = above()
     head = features.module_[1]
     order = (features.transform(points) @ head.weight.T + head.bias)[:, :3].argmax(dim=1)
@@ -184,15 +196,20 @@ def test_the_likelier_class_can_be_told_however_sure_the_network_is_of_the_edge(
     assert torch.equal(features.region_proba(points)[:, :3].argmax(dim=1), order)
 
 
-def test_the_weight_of_the_edge_is_that_of_as_many_copies():
-    """In one step, two copies of each edge point at half the weight teach what one does."""
+def test_the_weight_of_the_boundary_is_that_of_as_many_copies():
+    """In one step, two copies of each boundary point at half the weight teach what one does."""
     points, labels = corners()
-    edge, edge_labels = above()
+    boundary, labels_of_boundary = above()
     once = {"body": nn.Flatten(), "epochs": 1, "batch_size": 1000, "l2": 0.0, "patience": None}
     heads = []
     for copies, weight in ((1, 1.0), (2, 0.5), (1, 0.0)):
-        told = {"edge": edge.repeat(copies, 1), "edge_labels": edge_labels.repeat(copies)}
-        heads.append(fitted(points, labels, **told, edge_weight=weight, **once).module_[1].weight)
+        told = {
+            "boundary_points": boundary.repeat(copies, 1),
+            "boundary_labels": labels_of_boundary.repeat(copies),
+        }
+        heads.append(
+            fitted(points, labels, **told, boundary_weight=weight, **once).module_[1].weight
+        )
     torch.testing.assert_close(heads[0], heads[1])
     assert not torch.allclose(heads[0], heads[2])
 
@@ -200,8 +217,12 @@ def test_the_weight_of_the_edge_is_that_of_as_many_copies():
 @JOINT
 def test_training_is_stopped_by_the_classes_of_held_out_points_alone(joint_softmax):
     points, labels = corners()
-    edge, edge_labels = above()
-    told = {"edge": edge, "edge_labels": edge_labels, "joint_softmax": joint_softmax}
+    boundary, labels_of_boundary = above()
+    told = {
+        "boundary_points": boundary,
+        "boundary_labels": labels_of_boundary,
+        "joint_softmax": joint_softmax,
+    }
     features = fitted(points, labels, **told, epochs=1, patience=5)
     rows = features.held_out_rows_
     head = features.module_[1]
@@ -210,18 +231,18 @@ def test_training_is_stopped_by_the_classes_of_held_out_points_alone(joint_softm
     assert features.history_.held_out == pytest.approx([float(expected)], rel=1e-5)
 
 
-def test_an_edge_without_labels_does_not_affect_the_classes():
-    """One epoch in one batch: the classes' own weights move as if the edge had not been there."""
+def test_a_boundary_without_labels_does_not_affect_the_classes():
+    """One epoch in one batch: the classes' own weights move as if there was no boundary."""
     points, labels = corners()
     once = {"body": nn.Flatten(), "epochs": 1, "batch_size": 1000, "l2": 0.0, "patience": None}
     heads = [
-        fitted(points, labels, edge=edge, **once).module_[1].weight[:3]
-        for edge in (above()[0], -above()[0])
+        fitted(points, labels, boundary_points=boundary, **once).module_[1].weight[:3]
+        for boundary in (above()[0], -above()[0])
     ]
     torch.testing.assert_close(*heads)
 
 
-def test_without_an_edge_there_are_no_log_odds():
+def test_without_a_boundary_there_are_no_log_odds():
     points, labels = corners()
     features = fitted(points, labels)
     assert features.transform_with_log_odds(points)[1] is None
@@ -230,22 +251,26 @@ def test_without_an_edge_there_are_no_log_odds():
 
 def test_held_out_rows_are_points_that_the_weights_do_not_depend_on():
     points, labels = corners()
-    edge, edge_labels = above()
-    told = {"edge": edge, "edge_labels": edge_labels, "patience": 100}
+    boundary, labels_of_boundary = above()
+    told = {"boundary_points": boundary, "boundary_labels": labels_of_boundary, "patience": 100}
     features = fitted(points, labels, **told)
     rows = features.held_out_rows_
     assert 0 < len(rows) < len(points) / 3
     assert len(rows.unique()) == len(rows)
     assert int(rows.max()) < len(points)
     n_all = len(features.history_.held_out_rows)
-    assert n_all == (len(points) + len(edge)) // 10
+    assert n_all == (len(points) + len(boundary)) // 10
     moved = points.clone()
     moved[rows] += 0.01
-    assert torch.equal(fitted(moved, labels, **told).transform(edge), features.transform(edge))
+    assert torch.equal(
+        fitted(moved, labels, **told).transform(boundary), features.transform(boundary)
+    )
     other = (set(range(len(points))) - set(rows.tolist())).pop()
     moved = points.clone()
     moved[other] += 0.01
-    assert not torch.equal(fitted(moved, labels, **told).transform(edge), features.transform(edge))
+    assert not torch.equal(
+        fitted(moved, labels, **told).transform(boundary), features.transform(boundary)
+    )
 
 
 def test_nothing_is_held_out_from_a_training_that_runs_to_the_end():
@@ -293,14 +318,18 @@ def test_state_round_trip_keeps_every_bit_and_the_global_stream(body):
 
 
 @JOINT
-def test_state_round_trip_keeps_what_was_learned_of_the_edge(joint_softmax):
+def test_state_round_trip_keeps_what_was_learned_of_the_boundary(joint_softmax):
     points, labels = corners()
-    edge, edge_labels = above()
+    boundary, labels_of_boundary = above()
     settings = QUICK | {"joint_softmax": joint_softmax}
-    features = fitted(points, labels, edge=edge, edge_labels=edge_labels, **settings)
+    features = fitted(
+        points, labels, boundary_points=boundary, boundary_labels=labels_of_boundary, **settings
+    )
     again = LearnedFeatures(**settings).set_state(features.get_state())
     for one, other in zip(
-        features.transform_with_log_odds(edge), again.transform_with_log_odds(edge), strict=True
+        features.transform_with_log_odds(boundary),
+        again.transform_with_log_odds(boundary),
+        strict=True,
     ):
         assert torch.equal(one, other)
 
@@ -327,7 +356,7 @@ def test_epochs_by_default_make_about_3000_steps(n_points, planned):
 def test_epochs_asked_for_are_run_and_reported():
     calls = []
     LearnedFeatures(**QUICK).fit(
-        *corners(), on_epoch=lambda done, planned: calls.append((done, planned))
+        *corners(), FitContext(on_epoch=lambda done, planned: calls.append((done, planned)))
     )
     assert calls == [(1, 3), (2, 3), (3, 3)]
 
@@ -335,28 +364,30 @@ def test_epochs_asked_for_are_run_and_reported():
 @pytest.mark.parametrize(("shape", "rate"), [((3,), 0.0), ((1, 8, 8), 0.5)])
 def test_images_are_learned_with_dropout_and_tables_without(shape, rate):
     points = torch.randn(20, *shape, generator=generator())
-    learned = LearnedFeatures(epochs=1).fit(points, torch.arange(20) % 2, generator=generator())
+    learned = LearnedFeatures(epochs=1).fit(
+        points, torch.arange(20) % 2, FitContext(generator=generator())
+    )
     rates = {layer.rate for layer in learned.module_.modules() if isinstance(layer, Dropout)}
     assert rates == {rate}
 
 
-def test_without_its_gradient_the_edge_question_does_not_shape_the_features():
+def test_without_its_gradient_the_boundary_question_does_not_shape_the_features():
     points, labels = corners()
-    edge, _ = above(len(points))
-    settings = {"patience": None, "l2": 0.0, "edge_weight": 1.0}
+    boundary, _ = above(len(points))
+    settings = {"patience": None, "l2": 0.0, "boundary_weight": 1.0}
 
-    def features(edge_gradient: float, shift: float) -> Tensor:
-        changed = settings | {"edge_gradient": edge_gradient}
-        return fitted(points, labels, edge=edge + shift, **changed).transform(points)
+    def features(boundary_gradient: float, shift: float) -> Tensor:
+        changed = settings | {"boundary_gradient": boundary_gradient}
+        return fitted(points, labels, boundary_points=boundary + shift, **changed).transform(points)
 
     assert torch.equal(features(0.0, shift=0.0), features(0.0, shift=5.0))
     assert not torch.allclose(features(1.0, shift=0.0), features(1.0, shift=5.0), atol=1e-3)
 
 
-def test_the_edge_question_is_learned_without_its_gradient_too():
-    model = fitted_with_edge(edge_gradient=0.0)
-    edge, _ = above()
-    log_odds = [model.transform_with_log_odds(points)[1] for points in (corners()[0], edge)]
+def test_the_boundary_question_is_learned_without_its_gradient_too():
+    model = fitted_with_boundary(boundary_gradient=0.0)
+    boundary, _ = above()
+    log_odds = [model.transform_with_log_odds(points)[1] for points in (corners()[0], boundary)]
     assert (log_odds[0] < 0).float().mean() > 0.8
     assert (log_odds[1] > 0).float().mean() > 0.8
 

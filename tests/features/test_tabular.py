@@ -1,5 +1,7 @@
 """TabularFeatures: members that hold out different rows, with the votes of a forest."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,9 @@ import torch
 from bacoun import BaCOUnClassifier
 from bacoun.engine.training import assign_folds
 from bacoun.features import TabularFeatures
-from bacoun.features.members import BIN_SCALE, Members, PiecewiseLinear
-from bacoun.posterior.held_out import held_out_prior_scale
+from bacoun.features.perceptrons import BIN_SCALE, ParallelPerceptrons, PiecewiseLinear
+from bacoun.posterior.prior_scale import held_out_prior_scale
+from bacoun.protocols import FitContext
 
 SMALL = {"n_members": 3, "hidden": (16, 8), "n_trees": 20, "epochs": 30, "learning_rate": 5e-3}
 
@@ -24,11 +27,13 @@ def steps(n_points=400, seed=0):
 
 
 def fitted(points, labels, seed=0, **settings):
-    named = ("edge", "edge_labels", "n_categories", "sample_weight")
-    data = {name: settings.pop(name) for name in named if name in settings}
+    named = {field.name for field in fields(FitContext)}
+    given = {name: settings.pop(name) for name in named & settings.keys()}
     features = TabularFeatures(**(SMALL | settings))
-    data["choose_prior_scale"] = held_out_prior_scale
-    return features.fit(points, labels, generator=generator(seed), **data)
+    context = FitContext(
+        generator=generator(seed), choose_prior_scale=held_out_prior_scale, **given
+    )
+    return features.fit(points, labels, context)
 
 
 # --- encoding -------------------------------------------------------------------------------------
@@ -56,7 +61,7 @@ def test_a_column_of_two_values_has_one_bin_and_a_constant_none():
 
 
 def test_members_do_not_influence_each_other():
-    members = Members(
+    members = ParallelPerceptrons(
         3, [0, 4], 1, 2, hidden=(8, 4), n_bins=2, embedding=3, category_dropout=0, input_dropout=0
     )
     points = torch.tensor([[0.5, 2.0], [1.5, 0.0]])
@@ -127,22 +132,26 @@ def test_folds_are_of_equal_size_and_keep_copies_together():
     assert torch.equal(folds[:100], folds[100:200])
 
 
-def test_edge_points_are_told_from_data():
+def test_boundary_points_are_told_from_data():
     points = 0.3 * torch.randn(300, 2, generator=generator())
     angle = torch.rand(300, generator=generator(1)) * 6.283
-    edge = 3 * torch.stack([angle.cos(), angle.sin()], dim=1)
+    boundary = 3 * torch.stack([angle.cos(), angle.sin()], dim=1)
     features = fitted(
-        points, (points[:, 0] > 0).long(), edge=edge, edge_weight=1.0, edge_gradient=1.0
+        points,
+        (points[:, 0] > 0).long(),
+        boundary_points=boundary,
+        boundary_weight=1.0,
+        boundary_gradient=1.0,
     )
-    inside, outside = (features.transform_with_log_odds(each)[1] for each in (points, edge))
+    inside, outside = (features.transform_with_log_odds(each)[1] for each in (points, boundary))
     assert inside.median() < 0 < outside.median()
-    regions = features.region_proba(edge)
+    regions = features.region_proba(boundary)
     assert regions.shape == (300, 3)
     torch.testing.assert_close(regions.sum(dim=1), torch.ones(300))
     assert (regions.argmax(dim=1) == 2).float().mean() > 0.9
 
 
-def test_without_edge_there_are_no_log_odds():
+def test_without_boundary_there_are_no_log_odds():
     features = fitted(*steps())
     assert features.transform_with_log_odds(steps()[0])[1] is None
 

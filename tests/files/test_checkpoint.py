@@ -100,7 +100,7 @@ def test_a_fit_interrupted_in_every_epoch_ends_as_if_it_had_not_been(
     monkeypatch.setattr("bacoun.boundary.outliers.FlowOutlierRemover", remover)
     expected = answers(tiny(**settings).fit(*moons))
     ctrl_c = CtrlC()
-    monkeypatch.setattr("bacoun.classifier.progress_bars", ctrl_c.bars)
+    monkeypatch.setattr("bacoun.fitting.progress_bars", ctrl_c.bars)
     model = tiny(**settings)
     n_interrupted = fit_until_done(model, moons, lambda: Checkpoint(tmp_path, every_seconds))
     assert n_interrupted == len(ctrl_c.heard) >= 3 + 3
@@ -151,8 +151,8 @@ def test_a_checkpoint_changes_no_bit_of_the_fit_and_no_stream(moons, tmp_path):
 class Shell(BaseEstimator):
     """A step of one's own, which knows nothing of checkpoints."""
 
-    def fit(self, points, labels, *, generator=None):
-        self.radius_ = 3 + torch.rand(1, generator=generator)
+    def fit(self, points, labels, context):
+        self.radius_ = 3 + torch.rand(1, generator=context.generator)
         return self
 
     def sample(self, n_points, *, generator):
@@ -164,7 +164,7 @@ def test_a_step_without_state_is_fitted_again_from_the_same_stream(moons, tmp_pa
     settings = {"boundary": Shell()}
     expected = tiny(**settings).fit(*moons).predict_proba(GRID)
     ctrl_c = CtrlC()
-    monkeypatch.setattr("bacoun.classifier.progress_bars", ctrl_c.bars)
+    monkeypatch.setattr("bacoun.fitting.progress_bars", ctrl_c.bars)
     model = tiny(**settings)
     assert fit_until_done(model, moons, lambda: Checkpoint(tmp_path, every_seconds=0)) > 6
     np.testing.assert_array_equal(model.predict_proba(GRID), expected)
@@ -267,7 +267,7 @@ def test_a_checkpoint_of_another_fit_is_refused_in_one_line(moons, tmp_path, cha
 
 def test_a_checkpoint_of_another_version_is_refused(moons, tmp_path, monkeypatch):
     model = tiny(posterior=Laplace(n_draws=20)).fit(*moons, checkpoint=tmp_path)
-    monkeypatch.setattr("bacoun.classifier.version", lambda name: "99.0")
+    monkeypatch.setattr("bacoun.fitting.version", lambda name: "99.0")
     with pytest.raises(ValueError, match="the same version of bacoun; "):
         model.fit(*moons, checkpoint=tmp_path)
 
@@ -340,7 +340,7 @@ def test_the_sampler_saves_its_chains_while_it_runs(moons, tmp_path, monkeypatch
     ctrl_c.heard = [(name, epoch) for name in ("boundary", "features") for epoch in range(99)]
     ctrl_c.heard += [("posterior", epoch) for epoch in range(4)]
     with monkeypatch.context() as patch:
-        patch.setattr("bacoun.classifier.progress_bars", ctrl_c.bars)
+        patch.setattr("bacoun.fitting.progress_bars", ctrl_c.bars)
         with pytest.raises(KeyboardInterrupt):
             tiny().fit(*moons, checkpoint=Checkpoint(tmp_path, every_seconds=0))
     assert (tmp_path / "chains.checkpoint").is_dir()

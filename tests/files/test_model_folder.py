@@ -174,7 +174,7 @@ def test_a_future_format_is_named(saved):
     document = json.loads((saved / "model.json").read_text())
     document["format"] = 7
     (saved / "model.json").write_text(json.dumps(document))
-    with pytest.raises(ValueError, match="has format 7, this version of bacoun reads 2"):
+    with pytest.raises(ValueError, match="has format 7, this version of bacoun reads 3"):
         read_folder(saved)
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from bacoun.files.model_folder import read_folder, write_folder
-from bacoun.files.persistence import from_state, to_state
+from bacoun.files.persistence import SavesAttributes, from_state, to_state
 
 
 @dataclass(frozen=True)
@@ -56,3 +59,32 @@ def test_what_is_stored_in_a_folder_comes_back(tmp_path_factory, tree):
 def test_what_is_missing_is_named():
     with pytest.raises(ValueError, match="Tree was not stored completely: 'pair'"):
         from_state(Tree, {"leaves": [], "by_number": {}})
+
+
+class Fitted(SavesAttributes):
+    """Saves a number, a leaf and, if it is there, a module."""
+
+    _saved = ("number_", "leaf_", "module_")
+
+    def _rebuilt(self, name, state):
+        if name == "leaf_":
+            return from_state(Leaf, state)
+        if name == "module_":
+            (module := nn.Linear(2, 1)).load_state_dict(state)
+            return module
+        return super()._rebuilt(name, state)
+
+
+def test_fitted_attributes_survive_and_those_that_were_not_set_stay_away(tmp_path):
+    one = Fitted()
+    one.number_, one.leaf_, one.unsaved_ = math.inf, Leaf(1.5, "green"), 3
+    again = Fitted().set_state(written_and_read(one.get_state(), tmp_path / "one"))
+    assert vars(again) == {"number_": math.inf, "leaf_": one.leaf_}
+    one.module_ = nn.Linear(2, 1)
+    again = Fitted().set_state(written_and_read(one.get_state(), tmp_path / "two"))
+    assert torch.equal(again.module_.weight, one.module_.weight)
+
+
+def written_and_read(state, folder):
+    write_folder(state, folder, overwrite=False)
+    return read_folder(folder)

@@ -9,6 +9,7 @@ from bacoun.many.cluster import DaskCluster
 from bacoun.many.out_of_core import FeatureSource
 from bacoun.posterior import Laplace
 from bacoun.prediction import features_of
+from bacoun.protocols import FitContext
 from bacoun.tabular import TableModel, fit_files
 
 N, N_FILES = 2400, 2
@@ -65,7 +66,9 @@ def test_the_posterior_is_that_of_all_training_rows(model):
     means = {}
     for name, rows in {"all": slice(None), "few": slice(500)}.items():
         head = Laplace(prior_scale=classifier.health_.prior_scale, n_draws=1000)
-        head.fit(features[rows], labels[rows], generator=torch.Generator().manual_seed(0))
+        head.fit(
+            features[rows], labels[rows], FitContext(generator=torch.Generator().manual_seed(0))
+        )
         means[name] = head.predict_moments(features)[0].numpy()
     found = classifier.posterior_.predict_moments(features)[0].numpy()
     error = np.abs(found - means["all"]).mean()

@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 
 import bacoun
 from bacoun.engine import randomness
-from bacoun.engine.randomness import independent_workers
+from bacoun.engine.threads import independent_workers
 from bacoun.many import scorer
 from bacoun.tabular import Scorer, TableModel
 

@@ -11,6 +11,7 @@ from bacoun.posterior.all_rows import AllRows, triangular_factor
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.reduction import Spectrum, reduce
 from bacoun.posterior.whitening import newton
+from bacoun.protocols import FitContext
 
 N, N_CLASSES = 3000, 3
 
@@ -110,9 +111,9 @@ def test_a_sample_with_all_rows_gives_the_posterior_of_all_rows(rows, head, monk
     generator = torch.Generator().manual_seed(1)
     sample = rows.features[:1500], rows.labels[:1500]
     settings = head.get_params() | {"prior_scale": 0.7}
-    whole = type(head)(**settings).fit(rows.features, rows.labels, generator=generator)
-    found = type(head)(**settings).fit(*sample, all_rows=rows, generator=generator)
-    alone = Laplace(prior_scale=0.7).fit(*sample, generator=generator)
+    whole = type(head)(**settings).fit(rows.features, rows.labels, FitContext(generator=generator))
+    found = type(head)(**settings).fit(*sample, FitContext(all_rows=rows, generator=generator))
+    alone = Laplace(prior_scale=0.7).fit(*sample, FitContext(generator=generator))
     points = rows.features[-200:]
     expected, spread = moments(whole, points)
     error = (moments(found, points)[0] - expected).abs().max()

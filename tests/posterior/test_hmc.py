@@ -15,6 +15,7 @@ from bacoun.posterior import HMC, NUTS
 from bacoun.posterior.hmc import integrate, sample_chains
 from bacoun.posterior.logistic import SoftmaxRegression, contrasts
 from bacoun.posterior.nuts import run_nuts
+from bacoun.protocols import FitContext
 from bacoun.uncertainty import decompose, from_moments
 
 
@@ -150,9 +151,11 @@ def test_a_head_resumes_from_a_checkpoint_in_any_part_of_its_iterations(
         return head.fit(
             features,
             labels,
-            generator=seed(0),
-            on_epoch=on_epoch,
-            checkpoint=Checkpoint(tmp_path, every_seconds=0),
+            FitContext(
+                generator=seed(0),
+                on_epoch=on_epoch,
+                checkpoint=Checkpoint(tmp_path, every_seconds=0),
+            ),
         )
 
     def stop(done, planned):
@@ -163,7 +166,7 @@ def test_a_head_resumes_from_a_checkpoint_in_any_part_of_its_iterations(
         fit(stop)
     resumed = fit()
     whole = HMC(n_draws=20, n_chains=4, n_warmup=10, n_iterations=10)
-    whole.fit(features, labels, generator=seed(0))
+    whole.fit(features, labels, FitContext(generator=seed(0)))
     assert torch.equal(resumed.chains_, whole.chains_)
     assert resumed.health_.acceptance == whole.health_.acceptance
 
@@ -172,7 +175,7 @@ def test_a_head_resumes_from_a_checkpoint_in_any_part_of_its_iterations(
 def test_iterations_are_counted_through_all_parts(small_head):
     calls = []
     HMC(n_draws=20, n_chains=4, n_warmup=10, n_iterations=10).fit(
-        *small_head[:2], generator=seed(0), on_epoch=lambda done, _: calls.append(done)
+        *small_head[:2], FitContext(generator=seed(0), on_epoch=lambda done, _: calls.append(done))
     )
     assert calls == list(range(1, len(calls) + 1))
     assert len(calls) >= 20
@@ -221,7 +224,9 @@ def test_reduced_hmc_equals_nuts_on_all_raw_weights(small_head):
     wide_asked = torch.cat([asked, asked[:, 2:], asked], dim=1)  # leaves the span of the data
     reference = raw_nuts_probabilities(wide, labels, wide_asked, 3, 1.0)
     for tol in (0.0, 0.01):
-        ours = HMC(n_draws=4000, prior_scale=1.0, tol=tol).fit(wide, labels, generator=seed(1))
+        ours = HMC(n_draws=4000, prior_scale=1.0, tol=tol).fit(
+            wide, labels, FitContext(generator=seed(1))
+        )
         assert ours.health_.dimensions == 2 * 5
         assert_same_predictive(ours.predict_proba_samples(wide_asked), reference)
 
@@ -248,7 +253,7 @@ def test_reduced_hmc_equals_hmc_on_all_contrasts(small_head):
     weights = run.draws.permute(0, 2, 1).reshape(-1, 2, 8)
     logits = torch.einsum("nr,sjr,kj->snk", wide_asked, weights, contrasts(3))
     ours = HMC(n_draws=4000, prior_scale=1.0, fit_intercept=False).fit(
-        wide, labels, generator=seed(3)
+        wide, labels, FitContext(generator=seed(3))
     )
     assert_same_predictive(ours.predict_proba_samples(wide_asked), logits.softmax(dim=2))
 
@@ -262,15 +267,17 @@ def test_a_planted_weak_direction_aligned_with_the_labels_is_not_lost(small_head
     planted = torch.cat([repeated, weak], dim=1)
     along = torch.cat([asked, 5 * torch.ones(len(asked), 1)], dim=1)
     assert len(planted) * 0.007**2 / 2 < 0.01
-    ours = HMC(n_draws=4000, prior_scale=1.0).fit(planted, repeated_labels, generator=seed(4))
+    ours = HMC(n_draws=4000, prior_scale=1.0).fit(
+        planted, repeated_labels, FitContext(generator=seed(4))
+    )
     reference = raw_nuts_probabilities(planted, repeated_labels, along, 3, 1.0)
     assert_same_predictive(ours.predict_proba_samples(along), reference)
 
 
 def test_nuts_on_the_whitened_density_agrees_with_hmc(small_head):
     features, labels, asked = small_head
-    hmc = HMC(n_draws=4000).fit(features, labels, generator=seed(5))
-    nuts = NUTS(n_draws=2000, n_warmup=200).fit(features, labels, generator=seed(6))
+    hmc = HMC(n_draws=4000).fit(features, labels, FitContext(generator=seed(5)))
+    nuts = NUTS(n_draws=2000, n_warmup=200).fit(features, labels, FitContext(generator=seed(6)))
     assert_same_predictive(hmc.predict_proba_samples(asked), nuts.predict_proba_samples(asked))
 
 
@@ -297,7 +304,7 @@ def test_ranks_of_the_truth_among_posterior_draws_are_uniform(head, repeats):
             continue
         asked = 2 * torch.randn(1, 3, generator=generator, dtype=torch.float64)
         true = torch.cat([asked, torch.ones(1, 1).double()], dim=1)[0] @ weights
-        head.fit(features, labels, generator=seed(repeat))
+        head.fit(features, labels, FitContext(generator=seed(repeat)))
         log_p = head.predict_proba_samples(asked)[:, 0].log()
         for a, b in ((0, 1), (1, 2)):
             ranks.append(int((log_p[:, a] - log_p[:, b] < true[a] - true[b]).sum()))
@@ -307,7 +314,7 @@ def test_ranks_of_the_truth_among_posterior_draws_are_uniform(head, repeats):
 
 def test_one_generator_gives_one_answer(small_head):
     features, labels, asked = small_head
-    first, second = (HMC().fit(features, labels, generator=seed(9)) for _ in range(2))
+    first, second = (HMC().fit(features, labels, FitContext(generator=seed(9))) for _ in range(2))
     assert torch.equal(first.predict_proba_samples(asked), second.predict_proba_samples(asked))
 
 
@@ -318,7 +325,7 @@ def test_well_separated_classes_trap_no_chain():
     sign = (2 * labels - 1).double()[:, None]
     noise = 0.3 * torch.randn(400, 5, generator=generator, dtype=torch.float64)
     features = torch.cat([4 * sign, torch.full_like(sign, 3), torch.zeros(400, 3)], dim=1) + noise
-    health = HMC().fit(features, labels, generator=generator).health_
+    health = HMC().fit(features, labels, FitContext(generator=generator)).health_
     assert health.ess > 400
     assert health.ess_squares > 400
 
@@ -341,7 +348,7 @@ def test_many_well_separated_classes_converge_at_a_moderate_cost(monkeypatch):
     points, labels = make_blobs(600, 32, centers=10, center_box=(-3.0, 3.0), random_state=0)
     points, labels = torch.from_numpy(points), torch.from_numpy(labels)
     counted = count_gradients(monkeypatch)
-    head = HMC(prior_scale=1.0).fit(points, labels, generator=seed(1))
+    head = HMC(prior_scale=1.0).fit(points, labels, FitContext(generator=seed(1)))
     assert head.health_.dimensions == 9 * 33
     assert len(counted) < 3500
     assert (head.predict_moments(points)[0].argmax(dim=1) == labels).double().mean() > 0.99
@@ -378,7 +385,7 @@ def skewed():
 def test_a_skewed_posterior_is_the_one_found_by_integration(skewed, head):
     features, labels, asked, expected, mean = skewed
     head = clone(head).set_params(prior_scale=3.0, n_draws=2000)
-    head.fit(features, labels, generator=seed(5))
+    head.fit(features, labels, FitContext(generator=seed(5)))
     skew = stats.skew(head.chains_.flatten(0, 1).flatten(1).double().numpy(), axis=0)
     assert np.abs(skew).max() > 0.5
     found = head.predict_moments(asked)
@@ -425,7 +432,7 @@ def large_answer():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # so few iterations do not converge
                 return head.fit(
-                    features, labels, generator=torch.Generator().manual_seed(1)
+                    features, labels, FitContext(generator=torch.Generator().manual_seed(1))
                 ).weights_
         finally:
             torch.set_num_threads(before)
@@ -449,7 +456,7 @@ def test_the_predictive_is_that_of_the_prior_if_all_features_are_zero():
     """Logits have variance |phi|^2 times the prior variance, times 2 for their difference."""
     labels = torch.arange(10) % 2
     head = HMC(n_draws=4000, prior_scale=0.5, fit_intercept=False)
-    head.fit(torch.zeros(10, 3), labels, generator=seed(0))
+    head.fit(torch.zeros(10, 3), labels, FitContext(generator=seed(0)))
     p = head.predict_proba_samples(torch.tensor([[3.0, 4.0, 0.0]]))[:, 0].double()
     logit = p[:, 0].log() - p[:, 1].log()
     assert abs(float(logit.std()) / (0.5 * 5 * math.sqrt(2)) - 1) < 0.06

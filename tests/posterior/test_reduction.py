@@ -7,6 +7,7 @@ from bacoun.posterior import HMC, Laplace
 from bacoun.posterior import reduction as module
 from bacoun.posterior.logistic import contrasts
 from bacoun.posterior.reduction import MAX_SHIFT, reduce
+from bacoun.protocols import FitContext
 
 
 def head(n_points=200, n_features=30, rank=6, n_classes=3, seed=0, weak=0.0):
@@ -124,7 +125,7 @@ def test_features_with_an_offset_far_above_their_spread_are_used(kind):
     labels = torch.arange(200) % 2
     telling = 2 * labels - 1 + 0.3 * torch.randn(200, generator=generator, dtype=torch.float64)
     features = 1e7 + torch.stack([telling, torch.zeros_like(telling)], dim=1)
-    head = kind(prior_scale=1.0).fit(features, labels, generator=generator)
+    head = kind(prior_scale=1.0).fit(features, labels, FitContext(generator=generator))
     assert 1e7 < head.health_.condition < 1e8
     assert head.health_.dimensions == 2
     for mean in (

@@ -269,7 +269,7 @@ def test_words():
 class OwnBoundary(BaseEstimator):
     """A Gaussian, with no more than the interface asks for."""
 
-    def fit(self, points, labels, *, generator=None):
+    def fit(self, points, labels, context):
         self.n_inputs_ = points.shape[1]
         return self
 

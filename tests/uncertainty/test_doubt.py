@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bacoun.files.persistence import from_state, to_state
 from bacoun.uncertainty import (
     Doubt,
     Survival,
@@ -394,7 +395,7 @@ def test_weights_may_disagree_more_about_new_points():
 
 def test_state_survives_a_round_trip_through_json():
     one = doubt(0.05)
-    assert Doubt.from_state(json.loads(json.dumps(one.get_state()))) == one
+    assert from_state(Doubt, json.loads(json.dumps(to_state(one)))) == one
 
 
 def test_a_tail_is_rarely_heavy_by_chance():

@@ -17,7 +17,8 @@ from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector
 
 from bacoun.baselines.networks import Count, Network, NetworkDraws, Positive, Run, check_body
-from bacoun.engine.randomness import draw_seed, seeded, threads_for
+from bacoun.engine.randomness import draw_seed, seeded
+from bacoun.engine.threads import threads_for
 from bacoun.features.networks import make_body
 
 # Initial standard deviation relative to the prior's; if larger, noise dominates the gradient.

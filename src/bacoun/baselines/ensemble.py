@@ -14,6 +14,7 @@ from bacoun.engine.nested import NestedSettings
 from bacoun.engine.randomness import draw_seed
 from bacoun.engine.training import OnEpoch
 from bacoun.features import LearnedFeatures
+from bacoun.protocols import FitContext
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -65,9 +66,9 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
     def _fit_member(
         self, points: Tensor, labels: Tensor, seed: int, on_epoch: OnEpoch | None
     ) -> LearnedFeatures:
-        generator = Generator().manual_seed(seed)
+        context = FitContext(generator=Generator().manual_seed(seed), on_epoch=on_epoch)
         network: LearnedFeatures = self._part("network")
-        return network.fit(points, labels, generator=generator, on_epoch=on_epoch)
+        return network.fit(points, labels, context)
 
     def _networks(self) -> Iterator[Network]:
         return (member.module_ for member in self.members_)

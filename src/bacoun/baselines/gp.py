@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from bacoun.baselines.networks import Baseline, Count, Run
-from bacoun.engine.randomness import draw_seed, threads_for
+from bacoun.engine.randomness import draw_seed
+from bacoun.engine.threads import threads_for
 from bacoun.engine.training import train
 
 _JITTER = 1e-6  # added to the diagonal of kernel matrices, for repeated points

@@ -14,6 +14,7 @@ from bacoun.baselines.networks import Count, Network, NetworkDraws, Run, check_b
 from bacoun.engine.nested import NestedSettings
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
+from bacoun.protocols import FitContext
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -57,9 +58,8 @@ class MCDropout(NestedSettings, NetworkDraws):
 
     def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
         network = self._part("network")
-        self.network_ = network.fit(
-            points, labels, generator=run.generator, on_epoch=run.bar_for("network")
-        )
+        context = FitContext(generator=run.generator, on_epoch=run.bar_for("network"))
+        self.network_ = network.fit(points, labels, context)
         self.masks_ = [self._masks(run.generator) for _ in range(self.n_draws)]
 
     def _masks(self, generator: Generator) -> list[Tensor]:

@@ -15,10 +15,11 @@ from torch import Generator, Tensor, nn
 
 from bacoun.base import CHUNK, BayesianClassifier, Evaluation, evaluation_of
 from bacoun.engine.progress import BarFor, progress_bars
-from bacoun.engine.randomness import RandomState, as_generator, seeded, threads_for
+from bacoun.engine.randomness import RandomState, as_generator, seeded
+from bacoun.engine.threads import threads_for
 from bacoun.engine.training import History, mean_log_loss, train
-from bacoun.features.learned import default_epochs
 from bacoun.features.networks import KINDS as BODIES
+from bacoun.features.networks import default_epochs
 from bacoun.uncertainty import Uncertainty
 
 Count = Annotated[int, "at least 1"]

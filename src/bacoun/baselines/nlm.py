@@ -1,4 +1,4 @@
-"""NLM, the neural linear model: BaCOUn without edge points."""
+"""NLM, the neural linear model: BaCOUn without boundary points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bacoun.protocols import FeatureMap, LastLayer
 
 
 class NLM(BaCOUnClassifier):
-    """A Bayesian linear classifier on the last hidden layer of a network that saw no edge points.
+    """A Bayesian linear classifier on a network's last hidden layer, without boundary points.
 
     Settings that are not listed are those of `BaCOUnClassifier`.
 
@@ -50,12 +50,12 @@ class NLM(BaCOUnClassifier):
     @classmethod
     def paper(cls, experiment: str, **settings: Any) -> Self:
         """The paper's hyperparameters for "gmm", "moons", "wine" or "mnist"."""
-        return cls(**(_without_edge(paper_settings(experiment)) | settings))
+        return cls(**(_without_boundary(paper_settings(experiment)) | settings))
 
     @classmethod
     def quick(cls, **settings: Any) -> Self:
         """Small and fast, for tests and first experiments."""
-        return cls(**(_without_edge(quick_settings()) | settings))
+        return cls(**(_without_boundary(quick_settings()) | settings))
 
     @classmethod
     def load(
@@ -73,6 +73,6 @@ class NLM(BaCOUnClassifier):
         return model
 
 
-def _without_edge(settings: dict[str, Any]) -> dict[str, Any]:
-    of_edge = {"boundary", "n_boundary", "ood_prior"}
-    return {name: value for name, value in settings.items() if name not in of_edge}
+def _without_boundary(settings: dict[str, Any]) -> dict[str, Any]:
+    of_boundary = {"boundary", "n_boundary", "ood_prior"}
+    return {name: value for name, value in settings.items() if name not in of_boundary}

@@ -15,8 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
 from bacoun.baselines.networks import Count, Run, SingleNetwork
 from bacoun.engine.training import mean_log_loss
-from bacoun.features.learned import default_epochs
-from bacoun.features.networks import perceptron
+from bacoun.features.networks import default_epochs, perceptron
 
 _JITTER = 1e-4  # added to the features' variances, as in the paper's code
 

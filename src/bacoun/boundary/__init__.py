@@ -1,4 +1,4 @@
-"""Step 1: points (N, D), labels (N,) -> points on the edge of the data (n, D)."""
+"""Step 1: points (N, D), labels (N,) -> boundary points (n, D)."""
 
 from bacoun.boundary.compact import CompactShell
 from bacoun.boundary.flow import Flow

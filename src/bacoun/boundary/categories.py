@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import torch
 from scipy.sparse import csgraph, csr_array
 from torch import Generator, Tensor
+
+from bacoun.files.persistence import SavesAttributes
 
 _N_BINS = 6  # of a number, as the parent of a category
 _MAX_CELLS = 1_000_000  # in the table of a category and its parent
@@ -16,7 +18,7 @@ _MAX_ROWS = 20_000  # from which parents are chosen
 _UNSEEN = 0.5  # pseudo-count of each category, and of all that were not seen
 
 
-class CategoryTree:
+class CategoryTree(SavesAttributes):
     """A tree-augmented naive Bayes model: p(categories | class, numbers).
 
     Each category depends on the class and at most one parent: another category, or a number in six
@@ -28,19 +30,12 @@ class CategoryTree:
     A code outside 0..n-1 counts as unseen.
     """
 
-    def fit(self, codes: Tensor, sizes: Sequence[int], numbers: Tensor, groups: Tensor) -> Self:
-        """Learn from N rows.
+    _saved = ("sizes_", "cuts_", "parents_", "tables_")
 
-        Parameters
-        ----------
-        codes : Tensor of shape (N, C)
-            Whole numbers; column j holds 0 to `sizes[j] - 1`.
-        sizes : sequence of int, of length C
-            Number of categories of each column.
-        numbers : Tensor of shape (N, M)
-            Continuous columns.
-        groups : Tensor of int of shape (N,)
-            Class of each row, in 0..K-1; each occurs.
+    def fit(self, codes: Tensor, sizes: Sequence[int], numbers: Tensor, groups: Tensor) -> Self:
+        """Learn from codes (N, C) of categories, numbers (N, M), and the classes (N,) of rows.
+
+        Column j of the codes holds whole numbers 0 to `sizes[j] - 1`; each of the K classes occurs.
         """
         self.sizes_ = list(sizes)
         shares = torch.linspace(0, 1, _N_BINS + 1, dtype=numbers.dtype, device=numbers.device)
@@ -98,8 +93,8 @@ class CategoryTree:
     ) -> Tensor:
         """Number of rows (K, levels of the parent, levels of the child)."""
         shape = (n_groups, 1 if parent < 0 else self._n_levels(parent), self._n_levels(child))
-        given = torch.zeros_like(groups) if parent < 0 else columns[:, parent]
-        cells = (groups * shape[1] + given) * shape[2] + columns[:, child]
+        condition = torch.zeros_like(groups) if parent < 0 else columns[:, parent]
+        cells = (groups * shape[1] + condition) * shape[2] + columns[:, child]
         return torch.bincount(cells, minlength=math.prod(shape)).view(shape).double()
 
     def _log_probabilities(
@@ -119,11 +114,11 @@ class CategoryTree:
         """-log p (K, N, C) of each category, given its parent and the class."""
         columns = self._columns(codes, numbers)
         nothing = torch.zeros_like(columns[:, 0])
-        each = [
+        log_probabilities = [
             table[:, nothing if parent < 0 else columns[:, parent], columns[:, child]]
             for child, (table, parent) in enumerate(zip(self.tables_, self.parents_, strict=True))
         ]
-        return -torch.stack(each, dim=2).to(numbers)
+        return -torch.stack(log_probabilities, dim=2).to(numbers)
 
     def log_prob(self, codes: Tensor, numbers: Tensor) -> Tensor:
         """Log p(categories | class, numbers), of shape (K, N)."""
@@ -134,8 +129,8 @@ class CategoryTree:
         codes = numbers.new_zeros(len(numbers), len(self.sizes_))
         for child in self._parents_first():
             columns, parent = self._columns(codes, numbers), self.parents_[child]
-            given = torch.zeros_like(groups) if parent < 0 else columns[:, parent]
-            probabilities = self.tables_[child][groups, given, :-1].exp()  # nothing unseen
+            condition = torch.zeros_like(groups) if parent < 0 else columns[:, parent]
+            probabilities = self.tables_[child][groups, condition, :-1].exp()  # nothing unseen
             drawn = torch.multinomial(probabilities.cpu(), 1, generator=generator)
             codes[:, child] = drawn[:, 0].to(codes)
         return codes
@@ -153,17 +148,6 @@ class CategoryTree:
             visit(child)
         return order
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the tree."""
-        names = ("sizes", "cuts", "parents", "tables")
-        return {name: getattr(self, f"{name}_") for name in names}
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state`."""
-        for name, value in state.items():
-            setattr(self, f"{name}_", value)
-        return self
-
 
 def _smoothed(counts: Tensor, towards: Tensor) -> Tensor:
     """Frequencies, with as many pseudo-rows of other ones as different values were counted."""
@@ -180,6 +164,6 @@ def _mutual_information(counts: Tensor) -> float:
     n_rows = counts.sum()
     rows, columns = counts.sum(dim=2, keepdim=True), counts.sum(dim=1, keepdim=True)
     expected = rows * columns / counts.sum(dim=(1, 2), keepdim=True).clamp(min=1)
-    found = torch.special.xlogy(counts, counts / expected.clamp(min=1e-300)).sum() / n_rows
+    information = torch.special.xlogy(counts, counts / expected.clamp(min=1e-300)).sum() / n_rows
     freedom = ((rows > 0).sum(dim=1) - 1).clamp(min=0) * ((columns > 0).sum(dim=2) - 1).clamp(min=0)
-    return max(0.0, float(found - freedom.sum() * n_rows.log() / (4 * n_rows)))
+    return max(0.0, float(information - freedom.sum() * n_rows.log() / (4 * n_rows)))

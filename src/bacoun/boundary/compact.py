@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import torch
@@ -13,18 +13,19 @@ from bacoun.boundary.flow_shell import FEWEST_HELD_OUT, FlowShell
 from bacoun.boundary.gaussians import ClassGaussians, principal_directions
 from bacoun.engine.nested import NestedSettings
 from bacoun.engine.randomness import as_generator
-from bacoun.engine.training import OnEpoch
+from bacoun.files.persistence import SavesAttributes
+from bacoun.protocols import FitContext
 
 _MAX_RESIDUALS = 512  # kept to draw from; 1.5 MB for MNIST
 _FACTORS = (1.0, 1.3)  # default `factors` of the shell in a compact space
 _MAX_INPUTS, _N_COMPONENTS = 128, 64  # under "auto", more inputs are reduced to so many components
 _MIN_RESIDUAL = 1e-3  # relative to the points' standard deviation, for points in a subspace
-_SAVED = ("mean", "basis", "low", "high", "residuals", "residual_scale")
+_OF_COMPONENTS = ("mean_", "basis_", "low_", "high_", "residuals_", "residual_scale_")
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class CompactShell(NestedSettings):
-    """Edge points: a flow's shell around the principal components, mapped back to the inputs.
+class CompactShell(SavesAttributes, NestedSettings):
+    """Boundary points: a flow's shell around the principal components, mapped back to the inputs.
 
     Up to 128 inputs are left as they are, and this is a `FlowShell`. Otherwise a point is
     `mean + code @ basis + residual`: the flows model the codes, and the residual, which the
@@ -36,11 +37,11 @@ class CompactShell(NestedSettings):
         Number of principal components, or fewer if the points span fewer directions. "auto": 64 if
         there are more than 128 inputs; fewer inputs are left as they are.
     clip : bool
-        Clip each input of an edge point to its range in the data. Without effect if the inputs are
-        left as they are.
+        Clip each input of a boundary point to its range in the data. Without effect if the inputs
+        are left as they are.
     residual : float
-        Share of the edge points that get the residual of a random training point; the others are
-        smoother than the data. At 0, the network would learn that smooth points are unknown.
+        Share of the boundary points that get the residual of a random training point; the others
+        are smoother than the data. At 0, the network would learn that smooth points are unknown.
         Without effect if the inputs are left as they are.
     shell : FlowShell, optional
         Flows and shell in the compact space, where its `factors` default to (1.0, 1.3). None:
@@ -52,28 +53,24 @@ class CompactShell(NestedSettings):
     residual: float = 0.5
     shell: FlowShell | None = None
 
+    _saved = ("compact_", "gaussians_", "shell_", *_OF_COMPONENTS)
+
     def _default_part(self, name: str, value: Any) -> Any:
         return FlowShell() if name == "shell" and value is None else None
 
-    def fit(
-        self,
-        points: Tensor,
-        labels: Tensor,
-        *,
-        generator: Generator | None = None,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
+    def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Fit components and flows to points (N, D) with labels (N,)."""
         if self.n_components != "auto" and self.n_components < 1:
             raise ValueError(f"n_components must be at least 1; got {self.n_components}. Try 64.")
         if not isinstance(self.residual, int | float) or not 0 <= self.residual <= 1:
             raise ValueError(f"residual must be a share from 0 to 1; got {self.residual!r}.")
-        generator = as_generator(generator)
+        generator = as_generator(context.generator)
+        context = replace(context, generator=generator)
         self.compact_ = self.n_components != "auto" or points.shape[1] > _MAX_INPUTS
         self.shell_ = self._new_shell()
         self.gaussians_ = ClassGaussians(self._n_gaussian(points.shape[1])).fit(points, labels)
         if not self.compact_:
-            self.shell_.fit(points, labels, generator=generator, on_epoch=on_epoch)
+            self.shell_.fit(points, labels, context)
             return self
         n_components = _N_COMPONENTS if self.n_components == "auto" else self.n_components
         self.mean_ = points.mean(dim=0)
@@ -84,7 +81,7 @@ class CompactShell(NestedSettings):
         n_kept = min(len(points), _MAX_RESIDUALS) if self.residual > 0 else 0
         rows = torch.randperm(len(points), generator=generator)[:n_kept]
         self.residuals_ = residuals[rows.to(points.device)]
-        self.shell_.fit(codes, labels, generator=generator, on_epoch=on_epoch)
+        self.shell_.fit(codes, labels, context)
         return self
 
     def _new_shell(self) -> FlowShell:
@@ -100,7 +97,9 @@ class CompactShell(NestedSettings):
         return 2 * self.n_components
 
     def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes (N, n_components) and residuals (N, D) of points (N, D)."""
+        """Codes (N, n_components) and residuals (N, D) of points; or the points, and (N, 0)."""
+        if not self.compact_:
+            return points, points[:, :0]
         centered = points - self.mean_
         codes = centered @ self.basis_.T
         return codes, centered - codes @ self.basis_
@@ -115,19 +114,19 @@ class CompactShell(NestedSettings):
         return max(scale, _MIN_RESIDUAL * (deviation if deviation > 0 else 1.0))
 
     def sample(self, n_points: int, *, generator: Generator) -> tuple[Tensor, Tensor | None]:
-        """Draw edge points (n_points, D), and the class (n_points,) whose flow each came from.
+        """Draw boundary points (n_points, D), and the class (n_points,) whose flow each came from.
 
         The classes are None with one flow for all of them.
         """
         codes, labels = self.shell_.sample(n_points, generator=generator)
         if not self.compact_:
             return codes, labels
-        edge = self.mean_ + codes @ self.basis_
+        drawn = self.mean_ + codes @ self.basis_
         if len(self.residuals_) > 0:
             rows = torch.randint(len(self.residuals_), (n_points,), generator=generator)
             has_residual = torch.rand(n_points, 1, generator=generator) < self.residual
-            edge = edge + has_residual.to(edge) * self.residuals_[rows.to(edge.device)]
-        return edge.clamp(self.low_, self.high_) if self.clip else edge, labels
+            drawn = drawn + has_residual.to(drawn) * self.residuals_[rows.to(drawn.device)]
+        return drawn.clamp(self.low_, self.high_) if self.clip else drawn, labels
 
     @property
     def held_out_rows_(self) -> Tensor:
@@ -139,34 +138,25 @@ class CompactShell(NestedSettings):
 
         Because the basis is orthonormal, the sum is a density on all D inputs.
         """
-        if not self.compact_:
-            return self.shell_.log_prob(points)
         codes, residuals = self._split(points)
         return _finite(self.shell_.log_prob(codes) + self._log_prob_of(residuals))
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """Log of p(class) times the density of points (N, D) in each class, (K, N).
-
-        Parameters
-        ----------
-        wanted : Tensor of bool of shape (K, N), optional
-            Which of them to compute; the others are -inf.
-        """
-        if not self.compact_:
-            return self.shell_.class_log_prob(points, wanted)
+        """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
         codes, residuals = self._split(points)
         return _finite(self.shell_.class_log_prob(codes, wanted) + self._log_prob_of(residuals))
 
-    def residual_log_prob(self, points: Tensor) -> Tensor:
-        """Log density (N,) of what the components leave out of points (N, D); 0 if nothing.
+    def log_prob_from(self, points: Tensor, unfamiliarity: dict[str, Tensor]) -> Tensor:
+        """`log_prob` (N,) of points of known `unfamiliarity`."""
+        return self.residual_log_prob(points) - unfamiliarity["density"]
 
-        With the view `density` of `unfamiliarity`, it gives `log_prob` without the flows.
-        """
-        if not self.compact_:
-            return points.new_zeros(len(points))
+    def residual_log_prob(self, points: Tensor) -> Tensor:
+        """Log density (N,) of what the components leave out of points (N, D); 0 if nothing."""
         return self._log_prob_of(self._split(points)[1])
 
     def _log_prob_of(self, residuals: Tensor) -> Tensor:
+        if not self.compact_:
+            return residuals.new_zeros(len(residuals))
         n_left = residuals.shape[1] - len(self.basis_)
         squares = (residuals / self.residual_scale_).square().sum(dim=1)
         normalization = math.log(self.residual_scale_) + 0.5 * math.log(2 * math.pi)
@@ -178,7 +168,7 @@ class CompactShell(NestedSettings):
         The residual is apart because it is modeled only roughly: in a sum, its log density would
         dominate the others.
         """
-        codes = self._split(points)[0] if self.compact_ else points
+        codes, _ = self._split(points)
         return self.shell_.unfamiliarity(codes) | self.gaussians_.unfamiliarity(points)
 
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -189,22 +179,13 @@ class CompactShell(NestedSettings):
         gaussians = self.gaussians_.cross_fitted(points, labels)
         if len(self.held_out_rows_) < FEWEST_HELD_OUT:
             return gaussians
-        codes = self._split(points)[0] if self.compact_ else points
+        codes, _ = self._split(points)
         return self.shell_.held_out_unfamiliarity(codes, labels) | gaussians
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
-        state = {"compact": self.compact_, "shell": self.shell_.get_state()}
-        state["gaussians"] = self.gaussians_.get_state()
-        return state | {name: getattr(self, f"{name}_") for name in _SAVED if self.compact_}
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state`."""
-        for name in state.keys() - {"shell", "gaussians"}:
-            setattr(self, f"{name}_", state[name])
-        self.gaussians_ = ClassGaussians().set_state(state["gaussians"])
-        self.shell_ = self._new_shell().set_state(state["shell"])
-        return self
+    def _rebuilt(self, name: str, state: Any) -> Any:
+        if name == "gaussians_":
+            return ClassGaussians().set_state(state)
+        return self._new_shell().set_state(state) if name == "shell_" else state
 
 
 def _finite(log_prob: Tensor) -> Tensor:

@@ -16,34 +16,28 @@ from zuko.lazy import UnconditionalTransform
 from zuko.transforms import IdentityTransform, MonotonicAffineTransform
 
 from bacoun.boundary import realnvp
-from bacoun.engine.randomness import seeded, threads_for
+from bacoun.engine.randomness import seeded
+from bacoun.engine.threads import threads_for
 from bacoun.engine.training import History, OnEpoch, epochs_for, train
+from bacoun.files.persistence import SavesAttributes
 
 _DEFAULT_STEPS = 6000
 _MIN_POINTS = 20  # fewer get a Gaussian instead of a flow
 
 
 @dataclass(kw_only=True, eq=False)
-class Flow:
+class Flow(SavesAttributes):
     """RealNVP from zuko, fitted by maximum likelihood to one cloud of points.
 
-    Parameters
-    ----------
-    blocks : int
-        Number of coupling layers. 0: a plain Gaussian, for very small clouds.
-    hidden : int
-        Units in each of the two hidden layers of a coupling.
-    jitter : float
-        Standard deviation of noise added in training, so that constant or discrete columns have a
-        density.
-    batch_norm : bool
-        Add an invertible normalization layer after each coupling, as in the paper.
+    With 0 blocks, it is a plain Gaussian, for very small clouds; see `FlowSettings`.
     """
 
     blocks: int = 5
     hidden: int = 64
     jitter: float = 0.1
     batch_norm: bool = False
+
+    _saved = ("center_", "scale_", "blocks", "module_")
 
     def fit(
         self,
@@ -54,17 +48,9 @@ class Flow:
         batch_size: int,
         **training: Any,
     ) -> Self:
-        """Fit to `points` of shape (N, D).
+        """Fit to points (N, D), standardized by a scale (D,) or their own standard deviation.
 
-        Parameters
-        ----------
-        scale : Tensor of shape (D,), optional
-            Standardize by this instead of the points' own standard deviation.
-        batch_size : int
-            Points in a mini-batch.
-        training
-            `epochs`, `learning_rate`, `l2` and `l2_over` (weight decay), `patience` (of early
-            stopping) and `on_epoch` (progress callback), passed to `bacoun.engine.training.train`.
+        More arguments are those of `train` in `bacoun.engine.training`.
         """
         self.center_ = points.mean(dim=0)
         spread = points.std(dim=0, correction=0) if scale is None else scale
@@ -139,29 +125,45 @@ class Flow:
         log_normal = -latent.square() / 2 - math.log(math.sqrt(2 * math.pi))
         return log_normal.sum(dim=1) + (log_det if log_det.ndim == 1 else log_det.sum(dim=1))
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the fitted flow."""
-        return {
-            "center": self.center_,
-            "scale": self.scale_,
-            "blocks": self.blocks,
-            "weights": dict(self.module_.state_dict()),
-        }
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state` on a flow of the same settings."""
-        self.center_, self.scale_, self.blocks = (state[k] for k in ("center", "scale", "blocks"))
+    def _rebuilt(self, name: str, state: Any) -> Any:
+        if name != "module_":
+            return state
         with seeded(Generator()):  # the weights drawn here are replaced
-            self.module_ = self._build(len(self.center_)).to(self.center_.device)
-        self.module_.load_state_dict(state["weights"])
-        self.module_.eval()
+            module = self._build(len(self.center_)).to(self.center_.device)
+        module.load_state_dict(state)
         self.history_ = History()
-        return self
+        return module.eval()
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class FlowSettings(BaseEstimator):
-    """Architecture and training of flows, for estimators that fit them."""
+    """Architecture and training of flows, for estimators that fit them.
+
+    Parameters
+    ----------
+    blocks : int
+        Coupling layers of each flow.
+    hidden : int
+        Units in each of the two hidden layers of a coupling.
+    batch_norm : bool
+        Add an invertible normalization layer after each coupling, as in the paper.
+    jitter : float
+        Standard deviation of noise added in training, so that constant or discrete columns have a
+        density.
+    epochs : int, optional
+        Passes over the data, at most. None: about 6000 steps, in 5 to 200 epochs.
+    batch_size : int
+        Points in a mini-batch.
+    learning_rate : float
+        Step size of Adam.
+    l2 : float
+        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
+    l2_over : "rows" or "batch"
+        What that loss is summed over: all rows, or a mini-batch, which makes the penalty stronger.
+    patience : int, optional
+        Stop early once the likelihood of a held-out tenth of the points has not improved for this
+        many epochs. None: train on all points for all epochs.
+    """
 
     blocks: int = 5
     hidden: int = 64

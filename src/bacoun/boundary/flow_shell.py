@@ -16,17 +16,20 @@ from bacoun.boundary.flow import Flow, FlowSettings, deviation_within
 from bacoun.boundary.shell import check_radii, chi_radius, sample_shell
 from bacoun.engine.randomness import as_generator, draw_seed
 from bacoun.engine.training import OnEpoch
+from bacoun.files.persistence import SavesAttributes
+from bacoun.protocols import FitContext
 
 _MAX_ROUNDS = 50
 _LARGEST_STRETCH = 2.0  # of a radius, to held-out points
 FEWEST_HELD_OUT = 20  # points to take a 95 % quantile from
 _LARGEST_SCORE = 1e6
-_SAVED = ("classes", "log_weights", "inner_radii", "held_out_rows")
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class FlowShell(FlowSettings):
-    """Edge points: a latent shell around 99 % of the data, pushed through a normalizing flow.
+class FlowShell(SavesAttributes, FlowSettings):
+    """Boundary points: a latent shell around 99 % of the data, pushed through a normalizing flow.
+
+    Settings that are not listed are those of `FlowSettings`.
 
     Parameters
     ----------
@@ -41,29 +44,7 @@ class FlowShell(FlowSettings):
     per_class : bool
         Fit one flow per class (True) or one to all points (False).
     drop_overlap : bool
-        Keep an edge point only if it lies outside the shell of every other class.
-    blocks : int
-        Coupling layers of each flow.
-    hidden : int
-        Units in each of the two hidden layers of a coupling.
-    batch_norm : bool
-        Add an invertible normalization layer after each coupling, as in the paper.
-    jitter : float
-        Standard deviation of noise added in training, so that constant or discrete columns have a
-        density.
-    epochs : int, optional
-        Passes over the data, at most. None: about 6000 steps, in 5 to 200 epochs.
-    batch_size : int
-        Points in a mini-batch.
-    learning_rate : float
-        Step size of Adam.
-    l2 : float
-        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
-    l2_over : "rows" or "batch"
-        What that loss is summed over: all rows, or a mini-batch, which makes the penalty stronger.
-    patience : int, optional
-        Stop early once the likelihood of a held-out tenth of the points has not improved for this
-        many epochs. None: train on all points for all epochs.
+        Keep a boundary point only if it lies outside the shell of every other class.
     n_jobs : int, optional
         Number of processes that fit flows in parallel. None: one, or as many as
         `joblib.parallel_config` says, such as the workers of a Dask cluster.
@@ -76,14 +57,9 @@ class FlowShell(FlowSettings):
     drop_overlap: bool = True
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        points: Tensor,
-        labels: Tensor,
-        *,
-        generator: Generator | None = None,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
+    _saved = ("classes_", "log_weights_", "inner_radii_", "held_out_rows_", "flows_")
+
+    def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Fit the flows to points (N, D) with labels (N,)."""
         if self.radii is not None:
             check_radii(self.radii)
@@ -93,7 +69,7 @@ class FlowShell(FlowSettings):
             raise ValueError(
                 f"factors must be positive numbers, at least one; got {self.factors}. Try (1.0,)."
             )
-        generator = as_generator(generator)
+        generator, on_epoch = as_generator(context.generator), context.on_epoch
         self.classes_ = labels.unique() if self.per_class else None
         members = [torch.ones_like(labels, dtype=torch.bool)]
         if self.classes_ is not None:
@@ -148,75 +124,70 @@ class FlowShell(FlowSettings):
         return [stretch * radius for radius in radii]
 
     def sample(self, n_points: int, *, generator: Generator) -> tuple[Tensor, Tensor | None]:
-        """Draw edge points (n_points, D) in equal parts from all flows and shells.
+        """Draw boundary points (n_points, D) in equal parts from all flows and shells.
 
-        Returns
-        -------
-        points : Tensor of shape (n_points, D)
-        labels : Tensor of shape (n_points,), or None with one flow for all classes
-            The class whose flow each point came from.
+        Their labels (n_points,) are those of the flows; None with one flow for all classes.
         """
-        edge, source = self._collect(n_points, generator, check_overlap=self.drop_overlap)
-        if self.drop_overlap and len(edge) < n_points:
+        drawn, source = self._collect(n_points, generator, check_overlap=self.drop_overlap)
+        if self.drop_overlap and len(drawn) < n_points:
             warnings.warn(
-                f"only {len(edge)} of {n_points} edge points lie outside every class; the rest "
-                "is drawn without that check. Use per_class=False if the classes overlap.",
+                f"only {len(drawn)} of {n_points} boundary points lie outside every class; the "
+                "rest is drawn without that check. Use per_class=False if the classes overlap.",
                 stacklevel=2,
             )
-            rest = self._collect(n_points - len(edge), generator, check_overlap=False)
-            edge, source = torch.cat([edge, rest[0]]), torch.cat([source, rest[1]])
-        if len(edge) < n_points:
+            rest = self._collect(n_points - len(drawn), generator, check_overlap=False)
+            drawn, source = torch.cat([drawn, rest[0]]), torch.cat([source, rest[1]])
+        if len(drawn) < n_points:
             raise ValueError(
-                f"the flows must map their shells to finite points; only {len(edge)} of {n_points} "
-                "were, the others overflowed. Use a lower learning_rate or fewer blocks."
+                f"the flows must map their shells to finite points; only {len(drawn)} of "
+                f"{n_points} were, the others overflowed. Use a lower learning_rate or fewer "
+                "blocks."
             )
-        return edge, None if self.classes_ is None else self.classes_[source]
+        return drawn, None if self.classes_ is None else self.classes_[source]
 
     def _collect(
         self, n_points: int, generator: Generator, *, check_overlap: bool
     ) -> tuple[Tensor, Tensor]:
-        """Up to `n_points` valid edge points and their flows; fewer after too many rounds."""
-        edges, sources, missing = [], [], n_points
+        """Up to `n_points` valid boundary points and their flows; fewer after too many rounds."""
+        parts, sources, missing = [], [], n_points
         for _ in range(_MAX_ROUNDS):
-            edge, source = self._one_round(missing, generator, check_overlap)
-            edges.append(edge)
+            drawn, source = self._one_round(missing, generator, check_overlap)
+            parts.append(drawn)
             sources.append(source)
-            missing -= len(edge)
+            missing -= len(drawn)
             if missing <= 0:
                 break
-        return torch.cat(edges)[:n_points], torch.cat(sources)[:n_points]
+        return torch.cat(parts)[:n_points], torch.cat(sources)[:n_points]
 
     def _one_round(
         self, wanted: int, generator: Generator, check_overlap: bool
     ) -> tuple[Tensor, Tensor]:
-        """Edge points (n, D) and the index (n,) of the flow each came from."""
+        """Boundary points (n, D) and the index (n,) of the flow each came from."""
         factors = (1.0,) if self.factors is None else self.factors
-        each = -(-wanted // (len(self.flows_) * len(factors)))
-        edges, sources = [], []
+        n_each = -(-wanted // (len(self.flows_) * len(factors)))
+        parts, sources = [], []
         for index, flow in enumerate(self.flows_):
             for factor in factors:
                 radii = self.radii or (self.inner_radii_[index], 1.03 * self.inner_radii_[index])
                 radii = (factor * radii[0], factor * radii[1])
-                latent = sample_shell(each, len(flow.center_), radii, generator=generator)
-                edge = flow.to_data(latent.to(flow.center_.device))
-                edge = edge[edge.isfinite().all(dim=1)]
+                latent = sample_shell(n_each, len(flow.center_), radii, generator=generator)
+                drawn = flow.to_data(latent.to(flow.center_.device))
+                drawn = drawn[drawn.isfinite().all(dim=1)]
                 if check_overlap:
-                    edge = edge[self._outside_others(edge, index)]
-                edges.append(edge)
-                sources.append(torch.full((len(edge),), index, device=edge.device))
-        pooled, source = torch.cat(edges), torch.cat(sources)
-        order = torch.randperm(
-            len(pooled), generator=generator
-        )  # so that truncation takes from all flows
-        order = order.to(pooled.device)
+                    drawn = drawn[self._outside_others(drawn, index)]
+                parts.append(drawn)
+                sources.append(torch.full((len(drawn),), index, device=drawn.device))
+        pooled, source = torch.cat(parts), torch.cat(sources)
+        # In random order, so that truncation takes from all flows.
+        order = torch.randperm(len(pooled), generator=generator).to(pooled.device)
         return pooled[order], source[order]
 
-    def _outside_others(self, edge: Tensor, own: int) -> Tensor:
-        outside = torch.ones(len(edge), dtype=torch.bool, device=edge.device)
+    def _outside_others(self, drawn: Tensor, own: int) -> Tensor:
+        outside = torch.ones(len(drawn), dtype=torch.bool, device=drawn.device)
         for index, flow in enumerate(self.flows_):
             if index != own:
                 # NaN means that the flow overflowed: the point is far outside.
-                outside &= ~(flow.to_latent(edge).norm(dim=1) < self.inner_radii_[index])
+                outside &= ~(flow.to_latent(drawn).norm(dim=1) < self.inner_radii_[index])
         return outside
 
     def log_prob(self, points: Tensor) -> Tensor:
@@ -224,42 +195,31 @@ class FlowShell(FlowSettings):
         return torch.logsumexp(self.class_log_prob(points), dim=0)
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """Log of p(class) times the density of points (N, D) under the flow of each class, (K, N).
-
-        With one flow for all classes, K is 1.
-
-        Parameters
-        ----------
-        wanted : Tensor of bool of shape (K, N), optional
-            Which of them to compute; the others are -inf.
-        """
+        """Log of p(class) times the density (K, N) of points (N, D); -inf where not `wanted`."""
         if wanted is None or self.classes_ is None:
-            each = torch.stack([flow.log_prob(points) for flow in self.flows_])
+            log_density = torch.stack([flow.log_prob(points) for flow in self.flows_])
         else:
-            each = points.new_full((len(self.flows_), len(points)), -torch.inf)
+            log_density = points.new_full((len(self.flows_), len(points)), -torch.inf)
             for index, flow in enumerate(self.flows_):
-                each[index, wanted[index]] = flow.log_prob(points[wanted[index]])
-        return each + self.log_weights_[:, None]
+                log_density[index, wanted[index]] = flow.log_prob(points[wanted[index]])
+        return log_density + self.log_weights_[:, None]
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """How unusual (N,) points (N, D) are: minus their log density."""
         return {"density": -self.log_prob(points)}
 
+    def log_prob_from(self, points: Tensor, unfamiliarity: dict[str, Tensor]) -> Tensor:
+        """`log_prob` (N,) of points of known `unfamiliarity`."""
+        return -unfamiliarity["density"]
+
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The same of the points (N, D) of `fit`, as if they were new."""
         return as_if_held_out(self.unfamiliarity(points), self.held_out_rows_)
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
-        state = {name: getattr(self, f"{name}_") for name in _SAVED}
-        return state | {"flows": [flow.get_state() for flow in self.flows_]}
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state`."""
-        self.flows_ = [self._new_flow().set_state(flow) for flow in state["flows"]]
-        for name in _SAVED:
-            setattr(self, f"{name}_", state[name])
-        return self
+    def _rebuilt(self, name: str, state: Any) -> Any:
+        if name == "flows_":
+            return [self._new_flow().set_state(flow) for flow in state]
+        return state
 
 
 def as_if_held_out(scores: dict[str, Tensor], held_out: Tensor) -> dict[str, Tensor]:

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 import torch
 from sklearn.covariance import ledoit_wolf_shrinkage
 from torch import Generator, Tensor
 
 from bacoun.engine.training import assign_folds
+from bacoun.files.persistence import SavesAttributes
 
 _RIDGE = 1e-3  # of the mean variance, for constant columns
 _N_FOLDS = 5  # of cross-fitting
 _MIN_SINGULAR_VALUE = 1e-6  # relative to the largest
-_SAVED = ("mean", "basis", "whitening", "centers", "log_weights")
 
 
-class ClassGaussians:
+class ClassGaussians(SavesAttributes):
     """One Gaussian per class; covariances are shrunk to a shared one, and that to a sphere.
 
     The shared covariance, shrunk after Ledoit and Wolf, counts as one more row of each class; of
     principal components, as many rows as there are components.
 
-    Parameters
-    ----------
-    n_components : int, optional
-        Reduce points to at most this many principal components; the norm of what these leave out is
-        a view of its own. None: the inputs as they are.
+    With `n_components`, points are reduced to at most so many principal components; the norm of
+    what these leave out is a view of its own.
     """
+
+    _saved = ("n_components", "mean_", "basis_", "whitening_", "centers_", "log_weights_")
 
     def __init__(self, n_components: int | None = None) -> None:
         self.n_components = n_components
@@ -104,18 +102,6 @@ class ClassGaussians:
             for name, scores in fitted.unfamiliarity(points[own]).items():
                 views.setdefault(name, scores.new_zeros(len(points)))[own] = scores
         return views
-
-    def get_state(self) -> dict[str, Any]:
-        """Tensors from which `set_state` rebuilds the fitted Gaussians."""
-        state = {name: getattr(self, f"{name}_") for name in _SAVED}
-        return state | {"n_components": self.n_components}
-
-    def set_state(self, state: Mapping[str, Any]) -> Self:
-        """Undo `get_state`."""
-        self.n_components = state["n_components"]
-        for name in _SAVED:
-            setattr(self, f"{name}_", state[name])
-        return self
 
 
 def _shared_covariance(within: Tensor, n_classes: int) -> Tensor:

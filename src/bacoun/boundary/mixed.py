@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -14,20 +13,21 @@ from bacoun.boundary.compact import CompactShell
 from bacoun.boundary.flow_shell import FEWEST_HELD_OUT, FlowShell, as_if_held_out
 from bacoun.engine.nested import NestedSettings
 from bacoun.engine.randomness import as_generator
-from bacoun.engine.training import OnEpoch
+from bacoun.files.persistence import SavesAttributes
+from bacoun.protocols import FitContext
 
 _HELD_OUT = 0.1  # share of the rows that tell how likely new ones are
 _NO_CLASS = -1
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class MixedShell(NestedSettings):
-    """Edge points of tables with categories, which are columns of codes 0, 1, ...
+class MixedShell(SavesAttributes, NestedSettings):
+    """Boundary points of tables with categories, which are columns of codes 0, 1, ...
 
     The density of a row is p(class) p(numbers | class) p(categories | class, numbers), summed over
-    the classes: flows know the first part, a `CategoryTree` the second. An edge point is numbers on
-    the edge with likely categories or, in half of the cases, with about half of the categories
-    drawn at random. Without numbers, all edge points are of the second kind.
+    the classes: flows know the first part, a `CategoryTree` the second. A boundary point is numbers
+    on the boundary with likely categories or, in half of the cases, with about half of the
+    categories drawn at random. Without numbers, all boundary points are of the second kind.
 
     Parameters
     ----------
@@ -36,6 +36,8 @@ class MixedShell(NestedSettings):
     """
 
     shell: CompactShell | FlowShell | None = None
+
+    _saved = ("n_categories_", "log_weights_", "held_out_rows_", "tree_", "shell_")
 
     @classmethod
     def around(cls, boundary: Any) -> Self:
@@ -52,29 +54,21 @@ class MixedShell(NestedSettings):
     def _default_part(self, name: str, value: Any) -> Any:
         return CompactShell() if name == "shell" and value is None else None
 
-    def fit(
-        self,
-        points: Tensor,
-        labels: Tensor,
-        *,
-        n_categories: Sequence[int],
-        generator: Generator | None = None,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
-        """Fit flows and tree to points (N, D) with labels (N,).
-
-        Parameters
-        ----------
-        n_categories : sequence of int, of length D
-            Number of categories of each column; 0 if it is continuous.
-        """
-        generator = as_generator(generator)
-        self.n_categories_ = list(n_categories)
+    def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
+        """Fit flows and tree to points (N, D) with labels (N,)."""
+        if context.n_categories is None:
+            raise ValueError(
+                "MixedShell needs n_categories in its FitContext; got None. Without categories use "
+                "CompactShell."
+            )
+        self.n_categories_ = list(context.n_categories)
+        generator = as_generator(context.generator)
+        context = replace(context, generator=generator)
         numbers, codes = self._split(points)
         self.shell_ = None
         if numbers.shape[1] > 0:
             self.shell_ = self._part("shell")
-            self.shell_.fit(numbers, labels, generator=generator, on_epoch=on_epoch)
+            self.shell_.fit(numbers, labels, context)
             self.held_out_rows_ = self.shell_.held_out_rows_
         else:
             order = torch.randperm(len(points), generator=generator)
@@ -106,7 +100,7 @@ class MixedShell(NestedSettings):
         return points
 
     def sample(self, n_points: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw edge points (n_points, D), and the class (n_points,) whose edge each is on.
+        """Draw boundary points (n_points, D), and the class (n_points,) whose boundary each is on.
 
         The class is -1 where categories were drawn at random.
         """
@@ -118,26 +112,17 @@ class MixedShell(NestedSettings):
         unknown = torch.full((n_points,), _NO_CLASS, device=device)
         groups = unknown - _NO_CLASS if labels is None else labels
         codes = self.tree_.sample(numbers, groups, generator)
-        at_random = torch.rand(n_points, generator=generator).to(device) < self._share_at_random
+        share = 1.0 if self.shell_ is None else 0.5
+        at_random = torch.rand(n_points, generator=generator).to(device) < share
         replaced = torch.rand(codes.shape, generator=generator).to(device) < 0.5
         uniform = torch.rand(codes.shape, generator=generator).to(device)
         any_code = (uniform * uniform.new_tensor(self.tree_.sizes_)).floor()
         codes = torch.where(at_random[:, None] & replaced, any_code, codes)
-        edge = self._join(numbers, codes)
-        return edge, unknown if labels is None else torch.where(at_random, unknown, labels)
-
-    @property
-    def _share_at_random(self) -> float:
-        return 1.0 if self.shell_ is None else 0.5
+        drawn = self._join(numbers, codes)
+        return drawn, unknown if labels is None else torch.where(at_random, unknown, labels)
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """Log of p(class) times the density of points (N, D) in each class, (K, N).
-
-        Parameters
-        ----------
-        wanted : Tensor of bool of shape (K, N), optional
-            Which of them to compute; the others are -inf if the points have numbers.
-        """
+        """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
         numbers, codes = self._split(points)
         tree = self.tree_.log_prob(codes, numbers)
         if self.shell_ is None:
@@ -156,24 +141,23 @@ class MixedShell(NestedSettings):
         numbers, codes = self._split(points)
         tree = self.tree_.log_prob(codes, numbers)
         categories = {"categories": -torch.logsumexp(self.log_weights_[:, None] + tree, dim=0)}
-        flows, of_numbers = self._flows, numbers
+        flows, gaussian_views = self._flows, {}
         if flows is None:
             return categories
-        if isinstance(self.shell_, CompactShell) and self.shell_.compact_:
-            of_numbers = self.shell_._split(numbers)[0]
-        density = {"density": -torch.logsumexp(flows.class_log_prob(of_numbers) + tree, dim=0)}
-        return density | self._gaussian_views(numbers) | categories
+        if isinstance(self.shell_, CompactShell):
+            gaussian_views = self.shell_.gaussians_.unfamiliarity(numbers)
+            numbers, _ = self.shell_._split(numbers)
+        density = {"density": -torch.logsumexp(flows.class_log_prob(numbers) + tree, dim=0)}
+        return density | gaussian_views | categories
 
-    def residual_log_prob(self, points: Tensor) -> Tensor:
-        """Log density (N,) of what principal components leave out of the numbers of points."""
-        if not isinstance(self.shell_, CompactShell):
-            return points.new_zeros(len(points))
-        return self.shell_.residual_log_prob(self._split(points)[0])
-
-    def _gaussian_views(self, numbers: Tensor) -> dict[str, Tensor]:
-        if not isinstance(self.shell_, CompactShell):
-            return {}
-        return self.shell_.gaussians_.unfamiliarity(numbers)
+    def log_prob_from(self, points: Tensor, unfamiliarity: dict[str, Tensor]) -> Tensor:
+        """`log_prob` (N,) of points of known `unfamiliarity`."""
+        if self.shell_ is None:
+            return -unfamiliarity["categories"]
+        log_prob = -unfamiliarity["density"]
+        if isinstance(self.shell_, CompactShell):
+            log_prob = log_prob + self.shell_.residual_log_prob(self._split(points)[0])
+        return log_prob
 
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The same of the points (N, D) of `fit`, as if they were new."""
@@ -184,19 +168,8 @@ class MixedShell(NestedSettings):
                 del views["density"]
         return views
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the fitted sampler."""
-        names = ("n_categories", "log_weights", "held_out_rows")
-        state = {name: getattr(self, f"{name}_") for name in names}
-        shell = None if self.shell_ is None else self.shell_.get_state()
-        return state | {"shell": shell, "tree": self.tree_.get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state`."""
-        for name in ("n_categories", "log_weights", "held_out_rows"):
-            setattr(self, f"{name}_", state[name])
-        self.tree_ = CategoryTree().set_state(state["tree"])
-        self.shell_ = None
-        if state["shell"] is not None:
-            self.shell_ = self._part("shell").set_state(state["shell"])
-        return self
+    def _rebuilt(self, name: str, state: Any) -> Any:
+        if name == "tree_":
+            return CategoryTree().set_state(state)
+        is_shell = name == "shell_" and state is not None
+        return self._part("shell").set_state(state) if is_shell else state

@@ -27,34 +27,13 @@ class FlowOutlierRemover(OutlierMixin, FlowSettings):
     """Outlier detection: the points of lowest density under one flow fitted to all points.
 
     Columns are centered at the median and divided by the interquartile range, and their tails are
-    compressed by arcsinh, so that a value in wrong units does not mask smaller outliers.
+    compressed by arcsinh, so that a value in wrong units does not mask smaller outliers. Settings
+    that are not listed are those of `FlowSettings`; other defaults are the paper's for Moons.
 
     Parameters
     ----------
     contamination : float or int
         Share of the training points that are outliers, from 0 to 0.5, or their number.
-    blocks : int
-        Coupling layers of the flow.
-    hidden : int
-        Units in each of the two hidden layers of a coupling.
-    batch_norm : bool
-        Add an invertible normalization layer after each coupling.
-    jitter : float
-        Standard deviation of noise added in training, so that constant or discrete columns have a
-        density.
-    epochs : int
-        Passes over the data, at most; like those below, the default is the paper's for Moons.
-    batch_size : int
-        Points in a mini-batch.
-    learning_rate : float
-        Step size of Adam.
-    l2 : float
-        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
-    l2_over : "rows" or "batch"
-        What that loss is summed over: all rows, or a mini-batch, which makes the penalty stronger.
-    patience : int, optional
-        Stop early once the likelihood of a held-out tenth of the points has not improved for this
-        many epochs. None: train on all points for all epochs.
     random_state : int, RandomState, Generator or None
         Seed of the fit. Global random streams are not touched.
 
@@ -181,15 +160,9 @@ def find_outliers(
     generator: Generator,
     on_epoch: OnEpoch | None = None,
 ) -> np.ndarray:
-    """Rows (n,) of lowest density under one flow, the share `contamination` of all.
+    """Rows (n,) of lowest density under one flow, a share of all rows of a table (N, D).
 
-    Parameters
-    ----------
-    table : ndarray of shape (N, D)
-    labels : Tensor of shape (N,)
-        Two points of each class are kept.
-    contamination : float
-        Share of the rows.
+    Two points of each class are kept.
     """
     remover = FlowOutlierRemover(random_state=np.random.default_rng(draw_seed(generator)))
     log_density = remover.fit(table, on_epoch=on_epoch).score_samples(table)

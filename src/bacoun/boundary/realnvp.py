@@ -95,8 +95,8 @@ def _coupled(coupling: Any, kept: Tensor, moved: Tensor) -> tuple[Tensor, Tensor
     *hidden, last = list(coupling.hyper)[::2]  # with ReLU in between
     for layer in hidden:
         kept = torch.addmm(layer.bias[:, None], layer.weight, kept).relu()
-    found = torch.addmm(last.bias[:, None], last.weight, kept).view(len(moved), 2, -1)
-    moved, log_det = _ScaleAndShift.apply(moved, found)
+    shift_and_scale = torch.addmm(last.bias[:, None], last.weight, kept).view(len(moved), 2, -1)
+    moved, log_det = _ScaleAndShift.apply(moved, shift_and_scale)
     return moved, log_det
 
 
@@ -104,8 +104,8 @@ class _ScaleAndShift(Function):
     """exp(a) x + b, where a is the scale that the network found, squashed to +-log 10."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
-        shift, scale = found.unbind(dim=1)
+    def forward(ctx: Any, x: Tensor, shift_and_scale: Tensor) -> tuple[Tensor, Tensor]:
+        shift, scale = shift_and_scale.unbind(dim=1)
         squashing = scale.abs().div_(LARGEST_LOG_SCALE).add_(1)
         log_scale = scale / squashing
         log_det = log_scale.sum(dim=0)

@@ -34,17 +34,7 @@ def check_radii(radii: tuple[float, float]) -> tuple[float, float]:
 def sample_shell(
     n_points: int, dimension: int, radii: tuple[float, float], *, generator: Generator
 ) -> Tensor:
-    """Draw uniformly by volume from the shell between two radii.
-
-    Parameters
-    ----------
-    radii : (inner, outer)
-        In units of the latent standard normal.
-
-    Returns
-    -------
-    Tensor of shape (n_points, dimension)
-    """
+    """Draw points (n_points, dimension) uniformly by volume from the shell between two radii."""
     inner, outer = check_radii(radii)
     direction = torch.randn(n_points, dimension, generator=generator, dtype=torch.float64)
     direction /= direction.norm(dim=1, keepdim=True)

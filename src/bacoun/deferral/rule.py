@@ -217,11 +217,10 @@ class DeferralRule:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite threshold becomes None."""
-        own = self.class_thresholds
-        plain: dict[str, Any] = asdict(self)
-        return plain | {
+        by_class: Any = self.class_thresholds
+        return asdict(self) | {
             "ood_threshold": self.ood_threshold if math.isfinite(self.ood_threshold) else None,
-            "class_thresholds": own and {str(index): value for index, value in own.items()},
+            "class_thresholds": by_class and {str(k): value for k, value in by_class.items()},
             "acceptance": self.acceptance and self.acceptance.to_dict(),
         }
 

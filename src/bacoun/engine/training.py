@@ -54,24 +54,14 @@ def train(
 ) -> History:
     """Minimize the mean of `loss(*batch)` over `module`'s parameters with Adam.
 
-    Parameters
-    ----------
-    data : sequence of Tensor
-        Equal lengths; rows are drawn together. With several processes, the same in each.
-    batch_size : int
-        Rows in a mini-batch of one process.
-    l2 : float
-        Penalty: `l2 / 2` times the squared weights, added to a *summed* loss.
-    l2_over : "rows" or "batch"
-        What that loss is summed over: all N rows, which on the mean loss is a weight decay of
-        `l2 / N`, or one mini-batch, which is one of `l2 / batch_size`.
-    patience : int, optional
-        Hold out a tenth of the rows and stop once their loss has not improved for this many
-        epochs; the best weights are restored. None trains for all `epochs` on all rows.
-    held_out : sequence of Tensor
-        Judge by these rows instead of holding out some of `data`.
-    held_out_loss : callable, optional
-        Loss of the held-out rows for early stopping; None: `loss`.
+    Rows of `data` are drawn together; with several processes, the data is the same in each, and
+    each takes `batch_size` rows. The penalty, `l2 / 2` times the squared weights, is added to a
+    *summed* loss: of all N rows, which on the mean loss is a weight decay of `l2 / N`, or of one
+    mini-batch (`l2_over="batch"`), which is one of `l2 / batch_size`.
+
+    With `patience`, a tenth of the rows is held out, unless other rows are given as `held_out`.
+    Training stops once their loss, or `held_out_loss`, has not improved for so many epochs, and the
+    best weights are restored. Without it, all `epochs` are trained on all rows.
     """
     if l2_over not in ("rows", "batch"):
         raise ValueError(f"l2_over must be 'rows' or 'batch'; got {l2_over!r}.")
@@ -157,11 +147,11 @@ class _Adam:
 
     def __init__(self, module: nn.Module, learning_rate: float, weight_decay: float) -> None:
         parameters: list[Tensor] = list(module.parameters())
-        weights = [each for each in parameters if each.ndim > 1]
-        biases = [each for each in parameters if each.ndim <= 1]
+        weights = [parameter for parameter in parameters if parameter.ndim > 1]
+        biases = [parameter for parameter in parameters if parameter.ndim <= 1]
         self.learning_rate = learning_rate
         self.groups = [(weights, weight_decay), (biases, 0.0)]
-        self.state = {each: self._new_state(each) for each in parameters}
+        self.state = {parameter: self._new_state(parameter) for parameter in parameters}
 
     @staticmethod
     def _new_state(parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -175,25 +165,27 @@ class _Adam:
 
     def add_gradients(self, loss: Tensor) -> Tensor:
         """Add up the gradients and the loss of all processes; return that sum of the losses."""
-        gradients = [each.grad for each in self.state if each.grad is not None]
+        gradients = [parameter.grad for parameter in self.state if parameter.grad is not None]
         parts = [*gradients, loss.detach()]
         sums = torch.cat([part.flatten() for part in parts])  # one message for all
         distributed.all_reduce(sums)
-        found = sums.split([part.numel() for part in parts])
-        for gradient, total in zip(gradients, found, strict=False):
+        added = sums.split([part.numel() for part in parts])
+        for gradient, total in zip(gradients, added, strict=False):
             gradient.copy_(total.view_as(gradient))
-        return found[-1]
+        return added[-1]
 
     @torch.no_grad()
     def step(self) -> None:
         for group, weight_decay in self.groups:
-            moved = [each for each in group if each.grad is not None]
+            moved = [parameter for parameter in group if parameter.grad is not None]
             if not moved:
                 continue
-            means, squares, steps = zip(*(self.state[each] for each in moved), strict=True)
+            means, squares, steps = zip(
+                *(self.state[parameter] for parameter in moved), strict=True
+            )
             adam(
                 moved,
-                [each.grad for each in moved if each.grad is not None],
+                [parameter.grad for parameter in moved if parameter.grad is not None],
                 list(means),
                 list(squares),
                 [],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bacoun.classifier import BaCOUnClassifier
 from bacoun.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class UncertaintyDisplay:
 
 def _regions(estimator: Any, grid: Any) -> np.ndarray:
     """Index (n,) of the most likely class, K where the point is probably out-of-distribution."""
-    if getattr(estimator, "doubt_", None) is not None:
+    if isinstance(estimator, BaCOUnClassifier) and estimator.doubt_ is not None:
         winners: np.ndarray = estimator.predict_proba(grid).argmax(axis=1)
         return np.where(estimator.ood_probability(grid) > 0.5, len(estimator.classes_), winners)
     try:

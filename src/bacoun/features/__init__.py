@@ -1,4 +1,4 @@
-"""Step 2: points (N, D), labels (N,), edge (n, D) -> frozen features (N, L), log-odds of edge."""
+"""Step 2: points (N, D), labels (N,), boundary points (n, D) -> frozen features (N, L)."""
 
 from bacoun.features.learned import LearnedFeatures
 from bacoun.features.tabular import TabularFeatures

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -17,12 +17,12 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import Generator, Tensor
 
 from bacoun.engine.randomness import draw_seed, mix_bits
+from bacoun.files.persistence import SavesAttributes
 
 _CHUNK, _TREES_AT_ONCE = 8192, 10  # rows and trees that fit into the processor's cache
 _BAG_SHARE = 0.63  # of the rows, as many as differ in a bootstrap sample
 _LARGEST_BAG = 10_000  # rows of a tree; more make fits slow and votes little better
 SMOOTHING = 0.1  # weight of the class frequencies in a vote, so that its logarithm is finite
-_SAVED = ("features", "thresholds", "children", "roots", "values", "frequencies", "seed", "share")
 
 
 class _Tree(NamedTuple):
@@ -35,7 +35,7 @@ class _Tree(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False)
-class Forest:
+class Forest(SavesAttributes):
     """Randomized trees, half of them with the best thresholds and half with random ones.
 
     Which rows a tree is fitted to depends only on a hash of the row. So copies of a row are in the
@@ -51,6 +51,17 @@ class Forest:
 
     n_trees: int = 200
     depth: int = 10
+
+    _saved = (
+        "features_",
+        "thresholds_",
+        "children_",
+        "roots_",
+        "values_",
+        "frequencies_",
+        "seed_",
+        "share_",
+    )
 
     def fit(
         self,
@@ -159,37 +170,27 @@ class Forest:
             "values": self.values_.cpu().numpy(),
         }
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the fitted forest."""
-        return {name: getattr(self, f"{name}_") for name in _SAVED}
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state`."""
-        for name in _SAVED:
-            setattr(self, f"{name}_", state[name])
-        return self
-
 
 def _nodes(tree: DecisionTreeClassifier, n_classes: int) -> _Tree:
     """Nodes in an order in which the right child follows the left one."""
-    found = tree.tree_
+    grown = tree.tree_
     order, place = [0], 0
     while place < len(order):  # breadth first
-        left = found.children_left[order[place]]
+        left = grown.children_left[order[place]]
         if left >= 0:
-            order += [left, found.children_right[order[place]]]
+            order += [left, grown.children_right[order[place]]]
         place += 1
     nodes = np.array(order)
-    is_leaf = found.children_left[nodes] < 0
+    is_leaf = grown.children_left[nodes] < 0
     position = np.empty_like(nodes)
     position[nodes] = np.arange(len(nodes))
-    children = np.where(is_leaf, np.arange(len(nodes)), position[found.children_left[nodes]])
-    thresholds = _rounded_down(found.threshold[nodes])
-    counts = found.value[nodes, 0]
+    children = np.where(is_leaf, np.arange(len(nodes)), position[grown.children_left[nodes]])
+    thresholds = _rounded_down(grown.threshold[nodes])
+    counts = grown.value[nodes, 0]
     values = np.zeros((len(nodes), n_classes))
     values[:, tree.classes_] = counts / counts.sum(axis=1, keepdims=True)
     return _Tree(
-        np.where(is_leaf, 0, found.feature[nodes]),
+        np.where(is_leaf, 0, grown.feature[nodes]),
         np.where(is_leaf, np.float32(np.inf), thresholds),
         children,
         values,

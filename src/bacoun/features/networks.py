@@ -1,14 +1,93 @@
-"""Bodies of the network in step 2: all layers before the last, linear one."""
+"""What the networks of step 2 share, and their bodies: all layers before the last, linear one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
+from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
+from bacoun.engine.training import epochs_for
+from bacoun.files.persistence import SavesAttributes
+
+NO_CLASS = -1  # target of a boundary point of unknown class
 EMBEDDING_SCALE = 0.1  # standard deviation of new embeddings; larger ones are noise to unlearn
+
+
+_MANY_NUMBERS = 50  # columns of a table
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class NetworkSettings(SavesAttributes, BaseEstimator):
+    """How a network of step 2 learns.
+
+    Parameters
+    ----------
+    boundary_weight : float
+        Weight of a boundary point in the loss; a data point has weight 1.
+    boundary_gradient : float
+        Factor of the gradient that the features get from the question "data or boundary?". 1: they
+        learn the boundary as much as the classes, which costs accuracy. 0: they learn only the
+        classes, those of boundary points included.
+    input_dropout : float, optional
+        Share of the numbers in a table that are hidden from the network in training, so that it
+        does not learn the noise in many of them. None: 0.5 if there are more than 50, otherwise 0.
+    embedding : int
+        Entries of the learned embedding of each category.
+    category_dropout : float
+        Share of the categories that are hidden from the network in training. It then does not rely
+        on a single column, nor on rare categories.
+    l2 : float
+        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
+    epochs : int, optional
+        Passes over the data, at most. None: about as many as make 3000 steps (6000 for tables), in
+        10 to 500 epochs; usually early stopping comes first.
+    batch_size : int
+        Points in a mini-batch.
+    learning_rate : float
+        Step size of Adam.
+    patience : int, optional
+        Stop early once the log loss of held-out points has not improved for this many epochs. None:
+        train for all epochs.
+    """
+
+    boundary_weight: float = 0.1
+    boundary_gradient: float = 0.1
+    input_dropout: float | None = None
+    embedding: int = 8
+    category_dropout: float = 0.3
+    l2: float = 1.0
+    epochs: int | None = None
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    patience: int | None = 20
+
+    honored = ("sample_weight",)
+
+    def _input_dropout(self, n_numbers: int) -> float:
+        if self.input_dropout is not None:
+            return self.input_dropout
+        return 0.5 if n_numbers > _MANY_NUMBERS else 0.0
+
+    def _damped(self, features: Tensor) -> Tensor:
+        """Features of which the gradient is `boundary_gradient` times theirs."""
+        frozen = features.detach()
+        return frozen + self.boundary_gradient * (features - frozen)
+
+
+def default_epochs(n_points: int, batch_size: int, steps: int = 3000) -> int:
+    """As many epochs as make about so many steps."""
+    return epochs_for(steps, n_points, batch_size, fewest=10, most=500)
+
+
+def with_boundary(logits: Tensor) -> Tensor:
+    """Probabilities (..., K+1) of K classes and the boundary, each of which has its own sigmoid."""
+    boundary = logits[..., -1:]
+    known = (-boundary).sigmoid() * logits[..., :-1].softmax(dim=-1)  # 1 - sigmoid would round to 0
+    return torch.cat([known, boundary.sigmoid()], dim=-1)
 
 
 class Dropout(nn.Module):
@@ -33,10 +112,7 @@ class Dropout(nn.Module):
 class CategoryCodes(nn.Module):
     """Splits points into numbers and categories, and numbers the values of all categories.
 
-    Parameters
-    ----------
-    n_categories : sequence of int, of length D
-        Number of categories of each column; 0 if it is continuous.
+    `n_categories` is that of each column; 0 if it is continuous.
     """
 
     def __init__(self, n_categories: Sequence[int]) -> None:
@@ -53,25 +129,18 @@ class CategoryCodes(nn.Module):
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers (N, D - C), and the value (N, C) of each category; the last one is unseen."""
-        numbers, given = points[:, ~self.is_category], points[:, self.is_category]
-        codes = given.long()
-        known = (codes >= 0) & (codes < self.sizes) & (codes == given)
+        numbers, categories = points[:, ~self.is_category], points[:, self.is_category]
+        codes = categories.long()
+        known = (codes >= 0) & (codes < self.sizes) & (codes == categories)
         return numbers, torch.where(known, codes + self.firsts, self.n_values)
 
 
 class MixedInputs(nn.Module):
     """Numbers as they are, and a learned embedding of each category; what is unseen is 0.
 
-    Parameters
-    ----------
-    n_categories : sequence of int, of length D
-        Number of categories of each column; 0 if it is continuous.
-    width : int
-        Entries of an embedding.
-    dropout : float
-        Share of the categories that are hidden in training, each with its whole embedding.
-    number_dropout : float
-        Share of the numbers that are hidden in training.
+    `n_categories` is that of each column; 0 if it is continuous. `width` is the number of entries
+    of an embedding; `dropout` and `number_dropout` are shares of the categories, each with its
+    whole embedding, and of the numbers, that are hidden in training.
     """
 
     def __init__(

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
-from bacoun.engine.randomness import as_generator, seeded, threads_for
-from bacoun.engine.training import OnEpoch, assign_folds, epochs_for, train
+from bacoun.engine.randomness import as_generator, seeded
+from bacoun.engine.threads import threads_for
+from bacoun.engine.training import assign_folds, train
 from bacoun.features.forest import Forest
-from bacoun.features.learned import MANY_NUMBERS, NO_CLASS
-from bacoun.features.members import Members
+from bacoun.features.networks import NO_CLASS, NetworkSettings, default_epochs, with_boundary
+from bacoun.features.perceptrons import ParallelPerceptrons
+from bacoun.protocols import ChoosePriorScale, FitContext
 
-_DEFAULT_STEPS = 6000
-ChoosePriorScale = Callable[[Tensor, Tensor, Tensor, Tensor, int], float]
-"""From features (M, N, L), labels, weights and folds, each (N,), and K to a scale."""
 _MOST_JUDGED = 5000  # held-out rows that decide when training stops; more add time, not certainty
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class TabularFeatures(BaseEstimator):
+class TabularFeatures(NetworkSettings):
     """The last hidden layers of several small networks for tables, side by side.
 
     Each member holds out another part of the rows. So all rows together decide when training stops,
     and which prior of the last layer predicts rows best that the features were not fitted to.
+
+    Settings that are not listed are those of `NetworkSettings`.
 
     Parameters
     ----------
@@ -43,30 +43,6 @@ class TabularFeatures(BaseEstimator):
         thresholds that a network needs many more rows for. 0: no forest.
     tree_depth : int
         Comparisons from the root of a tree to a leaf, at most.
-    embedding : int
-        Entries of the learned embedding of each category.
-    category_dropout : float
-        Share of the categories that are hidden from the network in training. It then does not rely
-        on a single column, nor on rare categories.
-    input_dropout : float, optional
-        Share of the numbers that are hidden from the network in training, so that it does not learn
-        the noise in many of them. None: 0.5 if there are more than 50, otherwise 0.
-    edge_weight : float
-        Weight of an edge point in the loss; a data point has weight 1.
-    edge_gradient : float
-        Factor of the gradient that the hidden layers get from "data or edge?". The last layer
-        learns it in any case.
-    l2 : float
-        Weight decay: `l2 / 2` times the squared weights is added to the summed loss.
-    epochs : int, optional
-        Passes over the data, at most. None: about 6000 steps, in 10 to 500 epochs; usually
-        early stopping comes first.
-    batch_size : int
-        Points in a mini-batch.
-    learning_rate : float
-        Step size of Adam.
-    patience : int
-        Stop once the log loss of held-out rows has not improved for this many epochs.
     n_jobs : int, optional
         Threads that grow trees.
 
@@ -84,55 +60,27 @@ class TabularFeatures(BaseEstimator):
     n_bins: int = 8
     n_trees: int = 200
     tree_depth: int = 10
-    embedding: int = 8
-    category_dropout: float = 0.3
-    input_dropout: float | None = None
-    edge_weight: float = 0.1
-    edge_gradient: float = 0.1
-    l2: float = 1.0
-    epochs: int | None = None
-    batch_size: int = 256
-    learning_rate: float = 1e-3
-    patience: int = 20
     n_jobs: int | None = None
 
-    def fit(
-        self,
-        points: Tensor,
-        labels: Tensor,
-        *,
-        edge: Tensor | None = None,
-        edge_labels: Tensor | None = None,
-        n_categories: Sequence[int] | None = None,
-        sample_weight: Tensor | None = None,
-        choose_prior_scale: ChoosePriorScale | None = None,
-        generator: Generator | None = None,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
-        """Train on points (N, D) and labels (N,) in 0..K-1, with or without edge points.
+    _saved = (
+        "n_categories_",
+        "n_classes_",
+        "has_boundary_",
+        "prior_scale_",
+        "forest_",
+        "votes_mean_",
+        "votes_scale_",
+        "module_",
+    )
 
-        Parameters
-        ----------
-        edge : Tensor of shape (n, D), optional
-            Points on the edge of the data.
-        edge_labels : Tensor of shape (n,), optional
-            The class whose edge each point is on; -1 if unknown. None: edge points teach no class.
-        n_categories : sequence of int, of length D, optional
-            Number of categories of each column; 0 if it is continuous. None: all are.
-        sample_weight : Tensor of shape (N,), optional
-            Weight of each point in the loss, relative to their mean. None: 1.
-        choose_prior_scale : callable, optional
-            Finds the prior of the last layer that predicts held-out points best.
-        generator : torch.Generator, optional
-            Source of randomness. None: a fresh seed.
-        on_epoch : callable, optional
-            Called after each epoch with the number done and the number planned.
-        """
+    def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
+        """Train on points (N, D) and labels (N,) in 0..K-1, with or without boundary points."""
         self._check(points)
-        generator = as_generator(generator)
-        self.n_categories_ = [0] * points.shape[1] if n_categories is None else list(n_categories)
-        self.n_classes_, self.has_edge_ = int(labels.max()) + 1, edge is not None
-        weights = points.new_ones(len(points)) if sample_weight is None else sample_weight
+        generator, boundary = as_generator(context.generator), context.boundary_points
+        columns, weights = context.n_categories, context.sample_weight
+        self.n_categories_ = [0] * points.shape[1] if columns is None else list(columns)
+        self.n_classes_, self.has_boundary_ = int(labels.max()) + 1, boundary is not None
+        weights = points.new_ones(len(points)) if weights is None else weights
         weights = (weights / weights.mean()).to(points)
         votes = self._fit_forest(points, labels, weights, generator)
         with seeded(generator):
@@ -143,22 +91,23 @@ class TabularFeatures(BaseEstimator):
         data = [points, votes, labels, weights, folds]
         judged = torch.randperm(len(points), generator=generator)[:_MOST_JUDGED].to(points.device)
         held_out = [column[judged] for column in data]
-        if edge is not None:
-            unknown = labels.new_full((len(edge),), NO_CLASS)
-            of_edge = [
-                edge,
-                self._votes(edge),
-                unknown if edge_labels is None else edge_labels,
-                weights.new_full((len(edge),), self.edge_weight),
-                folds.new_full((len(edge),), -1),
+        if boundary is not None:
+            unknown = labels.new_full((len(boundary),), NO_CLASS)
+            known = context.boundary_labels
+            of_boundary = [
+                boundary,
+                self._votes(boundary),
+                unknown if known is None else known,
+                weights.new_full((len(boundary),), self.boundary_weight),
+                folds.new_full((len(boundary),), -1),
             ]
-            data = [torch.cat(pair) for pair in zip(data, of_edge, strict=True)]
+            data = [torch.cat(pair) for pair in zip(data, of_boundary, strict=True)]
         with threads_for(0):
             self.history_ = train(
                 self.module_,
                 self._loss,
                 data,
-                epochs=self.epochs or self._default_epochs(len(data[0])),
+                epochs=self.epochs or default_epochs(len(data[0]), self.batch_size, 6000),
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 l2=self.l2,
@@ -166,15 +115,13 @@ class TabularFeatures(BaseEstimator):
                 held_out=held_out,
                 held_out_loss=self._held_out_loss,
                 generator=generator,
-                on_epoch=on_epoch,
+                on_epoch=context.on_epoch,
             )
             self.prior_scale_ = None
-            if choose_prior_scale is not None:
-                self.prior_scale_ = self._best_prior_scale(choose_prior_scale, *held_out)
+            if context.choose_prior_scale is not None:
+                choose = context.choose_prior_scale
+                self.prior_scale_ = self._best_prior_scale(choose, *held_out)
         return self
-
-    def _default_epochs(self, n_points: int) -> int:
-        return epochs_for(_DEFAULT_STEPS, n_points, self.batch_size, fewest=10, most=500)
 
     def _check(self, points: Tensor) -> None:
         if points.ndim != 2:
@@ -208,19 +155,18 @@ class TabularFeatures(BaseEstimator):
         votes = self.forest_.votes(points, out_of_bag=out_of_bag)
         return (votes - self.votes_mean_) / self.votes_scale_
 
-    def _new_members(self) -> Members:
+    def _new_members(self) -> ParallelPerceptrons:
         n_votes = 0 if self.forest_ is None else len(self.votes_mean_)
-        many = self.n_categories_.count(0) > MANY_NUMBERS
-        return Members(
+        return ParallelPerceptrons(
             self.n_members,
             self.n_categories_,
             n_votes,
-            self.n_classes_ + int(self.has_edge_),
+            self.n_classes_ + int(self.has_boundary_),
             hidden=self.hidden,
             n_bins=self.n_bins,
             embedding=self.embedding,
             category_dropout=self.category_dropout,
-            input_dropout=0.5 * many if self.input_dropout is None else self.input_dropout,
+            input_dropout=self._input_dropout(self.n_categories_.count(0)),
         )
 
     def _loss(
@@ -232,13 +178,11 @@ class TabularFeatures(BaseEstimator):
         features = self.module_.features(points, votes)
         logits = self.module_.outputs(features)
         loss = _cross_entropy(logits[..., : self.n_classes_], targets)
-        if self.has_edge_:
-            frozen = features.detach()
-            scaled = frozen + self.edge_gradient * (features - frozen)
-            log_odds = self.module_.outputs(scaled)[..., -1]
-            is_edge = (folds < 0).to(log_odds).expand_as(log_odds)
+        if self.has_boundary_:
+            log_odds = self.module_.outputs(self._damped(features))[..., -1]
+            is_boundary = (folds < 0).to(log_odds).expand_as(log_odds)
             loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(
-                log_odds, is_edge, reduction="none"
+                log_odds, is_boundary, reduction="none"
             )
         share_trained = 1 - 1 / self.n_members
         return (weights * loss).mean(dim=1).sum() / share_trained
@@ -281,52 +225,28 @@ class TabularFeatures(BaseEstimator):
 
     @torch.no_grad()
     def transform_with_log_odds(self, points: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Features (N, M L), and mean log-odds (N,) of edge against data; None without edge."""
+        """Features (N, M L), and mean log-odds (N,) of boundary against data; None without one."""
         features = self.module_.features(points, self._votes(points))
-        if not self.has_edge_:
+        if not self.has_boundary_:
             return self._joined(features), None
         return self._joined(features), self.module_.outputs(features)[..., -1].mean(dim=0)
 
     @torch.no_grad()
     def region_proba(self, points: Tensor) -> Tensor:
-        """The members' mean probabilities (N, K), or (N, K+1) with the edge last."""
+        """The members' mean probabilities (N, K), or (N, K+1) with the boundary last."""
         logits = self.module_.outputs(self.module_.features(points, self._votes(points)))
-        classes = logits[..., : self.n_classes_].softmax(dim=2)
-        if not self.has_edge_:
-            return classes.mean(dim=0)
-        edge = logits[..., -1:]
-        known = (-edge).sigmoid() * classes  # 1 - sigmoid would round to 0
-        return torch.cat([known, edge.sigmoid()], dim=2).mean(dim=0)
+        regions = with_boundary(logits) if self.has_boundary_ else logits.softmax(dim=2)
+        return regions.mean(dim=0)
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the fitted network."""
-        state = {
-            "n_categories": self.n_categories_,
-            "n_classes": self.n_classes_,
-            "has_edge": self.has_edge_,
-            "prior_scale": self.prior_scale_,
-            "weights": dict(self.module_.state_dict()),
-            "forest": None,
-        }
-        if self.forest_ is not None:
-            state["forest"] = self.forest_.get_state()
-            state |= {"votes_mean": self.votes_mean_, "votes_scale": self.votes_scale_}
-        return state
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state`."""
-        for name in ("n_categories", "n_classes", "has_edge", "prior_scale"):
-            setattr(self, f"{name}_", state[name])
-        self.forest_ = None
-        if state["forest"] is not None:
-            forest = Forest(n_trees=self.n_trees, depth=self.tree_depth)
-            self.forest_ = forest.set_state(state["forest"])
-            self.votes_mean_, self.votes_scale_ = state["votes_mean"], state["votes_scale"]
+    def _rebuilt(self, name: str, state: Any) -> Any:
+        if name == "forest_" and state is not None:
+            return Forest(n_trees=self.n_trees, depth=self.tree_depth).set_state(state)
+        if name != "module_":
+            return state
         with seeded(Generator()):  # the initial weights are replaced
-            self.module_ = self._new_members()
-        self.module_.load_state_dict(state["weights"])
-        self.module_.to(state["weights"]["first"].device).eval()
-        return self
+            module = self._new_members()
+        module.load_state_dict(state)
+        return module.to(state["first"].device).eval()
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

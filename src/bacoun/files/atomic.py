@@ -96,8 +96,8 @@ def _clean_up_after_killed(target: Path) -> None:
     if not target.exists() or not target.parent.is_dir():
         return  # one of them may be all that is left of it
     for path in target.parent.iterdir():
-        found = pattern.fullmatch(path.name)
-        if found and path.is_dir() and not _is_running(int(found[1])):
+        match = pattern.fullmatch(path.name)
+        if match and path.is_dir() and not _is_running(int(match[1])):
             with suppress(OSError):
                 if time.time() - path.stat().st_mtime > _LONG_AGO:
                     shutil.rmtree(path, ignore_errors=True)
@@ -105,8 +105,8 @@ def _clean_up_after_killed(target: Path) -> None:
 
 def left_behind(target: Path) -> list[Path]:
     """Folders that killed processes left beside `target`, the newest first."""
-    found = [path for path in target.parent.glob(f".{target.name}.*.tmp") if path.is_dir()]
-    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+    folders = [path for path in target.parent.glob(f".{target.name}.*.tmp") if path.is_dir()]
+    return sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def _is_running(process: int) -> bool:

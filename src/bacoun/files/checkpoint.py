@@ -21,6 +21,7 @@ except ImportError:  # Windows
 
 import joblib
 import numpy as np
+from sklearn.base import BaseEstimator
 from torch import Generator, Tensor, nn
 
 from bacoun.files.model_folder import read_folder, write_folder
@@ -165,7 +166,7 @@ def _hashable(value: Any) -> Any:
         return [[str(key), _hashable(value[key])] for key in sorted(value, key=str)]
     if isinstance(value, list | tuple):
         return [_hashable(item) for item in value]
-    if hasattr(value, "get_params") and not isinstance(value, type):
+    if isinstance(value, BaseEstimator):
         settings = value.get_params(deep=False)
         decisive = {name: settings[name] for name in settings.keys() - _WITHOUT_EFFECT}
         return [type(value).__qualname__, _hashable(decisive)]

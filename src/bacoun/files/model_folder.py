@@ -6,7 +6,6 @@ checksum of both, so that a truncated or altered folder is refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -22,8 +21,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bacoun.files.atomic import atomic_folder, left_behind
+from bacoun.files.checksums import checksum, checksum_of_file
 
-FORMAT = 2
+FORMAT = 3
 _DOCUMENT, _TENSORS = "model.json", "model.safetensors"
 MAY_LIE_BESIDE = ("report.html",)  # what our commands write into the folder of a model
 
@@ -50,25 +50,25 @@ def write_folder(content: dict[str, Any], path: str | os.PathLike[str], *, overw
             raise OSError(f"'{target}' cannot be written: {error}.") from error
         document = {
             "format": FORMAT,
-            "tensors_checksum": _checksum_of_file(folder / _TENSORS),
+            "tensors_checksum": checksum_of_file(folder / _TENSORS),
             **plain,
         }
-        document["checksum"] = _checksum(document)
+        document["checksum"] = checksum(document)
         (folder / _DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False))
         shutil.copymode(folder / _DOCUMENT, folder / _TENSORS)  # safetensors writes for the owner
         for name in (_DOCUMENT, _TENSORS):
             _flush_to_disk(folder / name)
 
 
-def read_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_folder(path: str | os.PathLike[str], device: str = "cpu") -> dict[str, Any]:
     """Read what `write_folder` wrote; a damaged folder raises a ValueError."""
     folder = Path(path)
     document = _read_document(folder)
     del document["checksum"]
-    if document.pop("tensors_checksum") != _checksum_of_file(folder / _TENSORS):
+    if document.pop("tensors_checksum") != checksum_of_file(folder / _TENSORS):
         raise ValueError(f"'{folder / _TENSORS}' was changed after saving; save the model again.")
     try:
-        tensors = load_file(folder / _TENSORS)
+        tensors = load_file(folder / _TENSORS, device=device)
     except SafetensorError as error:
         raise ValueError(f"'{folder / _TENSORS}' is damaged; save the model again.") from error
     del document["format"]
@@ -78,8 +78,7 @@ def read_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def read_checksum(path: str | os.PathLike[str]) -> str:
     """Checksum of the model in the folder `path`: two models with the same one are equal."""
-    checksum: str = _read_document(Path(path))["checksum"]
-    return checksum
+    return str(_read_document(Path(path))["checksum"])
 
 
 @contextmanager
@@ -120,7 +119,7 @@ def _read_document(folder: Path) -> dict[str, Any]:
             "Fit the model again, or install the version of bacoun that wrote it."
         )
     content = {name: value for name, value in document.items() if name != "checksum"}
-    if document.get("checksum") != _checksum(content):
+    if document.get("checksum") != checksum(content):
         raise ValueError(f"'{folder / _DOCUMENT}' was changed after saving; save the model again.")
     return document
 
@@ -156,15 +155,6 @@ def _put_back_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, list):
         return [_put_back_tensors(item, tensors) for item in value]
     return value
-
-
-def _checksum(document: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-
-def _checksum_of_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush_to_disk(path: Path) -> None:

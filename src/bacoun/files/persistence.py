@@ -1,7 +1,7 @@
-"""The one way to persist: fitted dataclasses <-> nested plain values and arrays.
+"""The one way to persist: fitted objects <-> nested plain values, arrays and tensors.
 
 `model_folder` writes those to a folder. A dataclass needs no method for it: its fields and their
-types say everything.
+types say everything. A fitted step lists its attributes: `SavesAttributes`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,46 @@ import math
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from torch import nn
 
 T = TypeVar("T")
 
 _NOT_FINITE = "$float"  # JSON has no infinity
 
 
+class SavesAttributes:
+    """A fitted object that is saved as some of its attributes; the settings are saved elsewhere."""
+
+    _saved: ClassVar[tuple[str, ...]]
+    """Names of the attributes; those that were not set are left out."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Tensors and plain values from which `set_state` rebuilds the fitted object."""
+        return {name: to_state(vars(self)[name]) for name in self._saved if name in vars(self)}
+
+    def set_state(self, state: dict[str, Any]) -> Self:
+        """Undo `get_state` on an object of the same settings."""
+        for name in self._saved:
+            if name in state:
+                setattr(self, name, self._rebuilt(name, state[name]))
+        return self
+
+    def _rebuilt(self, name: str, state: Any) -> Any:
+        """An attribute from its state, after those that `_saved` lists before it."""
+        return _restored(object, state)
+
+
 def to_state(value: Any) -> Any:
-    """A dataclass, or a container of such, as dicts, lists, plain values, arrays and tensors."""
+    """A fitted object, or a container of such, as dicts, lists, plain values and tensors."""
+    if isinstance(value, SavesAttributes):
+        return value.get_state()
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_state(getattr(value, field.name)) for field in _stored(value)}
+    if isinstance(value, nn.Module):
+        return dict(value.state_dict())
     if isinstance(value, Mapping):
         return {str(key): to_state(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -60,7 +87,7 @@ def _restored(hint: Any, state: Any) -> Any:
     if origin in (Union, types.UnionType):
         if state is None:
             return None
-        candidates = [each for each in arguments if each is not type(None)]
+        candidates = [kind for kind in arguments if kind is not type(None)]
         return _restored(candidates[0], state) if len(candidates) == 1 else state
     if isinstance(hint, type) and is_dataclass(hint):
         hints = get_type_hints(hint)
@@ -68,8 +95,8 @@ def _restored(hint: Any, state: Any) -> Any:
         return hint(**{name: _restored(hints[name], state[name]) for name in names})
     if origin is tuple:
         is_uniform = len(arguments) == 2 and arguments[1] is Ellipsis
-        each = [arguments[0]] * len(state) if is_uniform else arguments
-        return tuple(_restored(one, item) for one, item in zip(each, state, strict=True))
+        kinds = [arguments[0]] * len(state) if is_uniform else arguments
+        return tuple(_restored(kind, item) for kind, item in zip(kinds, state, strict=True))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         of_key, of_item = arguments
         return {_key(of_key, key): _restored(of_item, item) for key, item in state.items()}

@@ -8,8 +8,6 @@ process or on a Dask cluster.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +17,7 @@ from functools import lru_cache, partial
 from inspect import signature
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -29,17 +27,18 @@ from torch import Tensor
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns.reading import listed, open_parquet, rows_per_chunk
-from bacoun.engine.randomness import one_thread
+from bacoun.engine.threads import one_thread
 from bacoun.files.atomic import atomic_write
 from bacoun.files.checkpoint import Checkpoint
+from bacoun.files.checksums import checksum
 from bacoun.files.model_folder import read_checksum, read_folder, write_folder
+from bacoun.fitting import Fit
 from bacoun.many.cluster import Engine, Result, ThisProcess
 from bacoun.many.parts import RowGroup, located
 from bacoun.many.predict import find_files, survey_files
 from bacoun.many.sketch import Sampling, Sketch
-from bacoun.prediction import features_of
-from bacoun.protocols import FeatureRows
-from bacoun.serialization import pack_step, unpack_step
+from bacoun.prediction import FeatureExtractor
+from bacoun.serialization import pack_extractor, unpack_extractor
 from bacoun.tabular.encoding import TableEncoder, find_ids
 from bacoun.tabular.labels import MIN_ROWS, label_values
 from bacoun.tabular.model import Sampled, TableModel, check_settings
@@ -47,6 +46,7 @@ from bacoun.tabular.model import Sampled, TableModel, check_settings
 SAMPLE_ROWS = 500_000
 _MOST_HELD_OUT = 100_000  # rows to calibrate on; more add no certainty worth their time
 _FOLDER = "rows.checkpoint"  # Checkpoint.clear removes what ends so
+_EXTRACTOR = "map"
 
 
 class Place(NamedTuple):
@@ -118,15 +118,24 @@ def fit_files(
         settings.get("random_state", 0),
     )
     sketch = engine.run(partial(_sketched, sampling=sampling), places, Sketch.merge)
-    frame, sampled = _sampled(sketch)
+    frame, known = _sampled(sketch)
     with _scratch(settings.get("checkpoint")) as folder:
 
-        def encoded_by(encoder: TableEncoder) -> EncodedRows:
-            return EncodedRows(places, sketch.n_training, sampling, encoder, str(folder), engine)
+        def fit_classifier(
+            classifier: BaCOUnClassifier,
+            encoder: TableEncoder,
+            points: np.ndarray,
+            labels: np.ndarray,
+            checkpoint: str | os.PathLike[str] | Checkpoint | None,
+        ) -> None:
+            sample_of = [places, sampling]  # the same rows, wherever their features are computed
+            fit = Fit(classifier, points, labels, checkpoint=checkpoint, sample_of=sample_of)
+            fit.learn_features()
+            source = FeatureSource.of(classifier, encoder, sampling, folder)
+            fit.infer_posterior(FileFeatures(places, sketch.n_training, source, engine))
 
-        return TableModel.fit(
-            frame, target, sampled=Sampled(**sampled, encoded_by=encoded_by), **settings
-        )
+        sampled = Sampled(**known, fit_classifier=fit_classifier)
+        return TableModel.fit(frame, target, sampled=sampled, **settings)
 
 
 def _places(files: Sequence[str], engine: Engine) -> list[Place]:
@@ -205,58 +214,8 @@ def _scratch(checkpoint: str | os.PathLike[str] | Checkpoint | None) -> Iterator
 
 
 @dataclass(frozen=True)
-class EncodedRows:
-    """All training rows of some files: what `BaCOUnClassifier.fit` takes as `all_rows`.
-
-    Attributes
-    ----------
-    places : list of Place
-        Their row groups.
-    n_rows : int
-        Number of training rows.
-    sampling : Sampling
-        Which rows are held out, and where the labels are.
-    encoder : TableEncoder
-        Turns them into points.
-    folder : str
-        Where features are kept; all workers must find it there.
-    engine : Engine
-        Where they are computed.
-    """
-
-    places: list[Place]
-    n_rows: int
-    sampling: Sampling
-    encoder: TableEncoder
-    folder: str
-    engine: Engine
-
-    def __repr__(self) -> str:  # what a checkpoint compares: the same rows, wherever computed
-        return repr([self.places, self.sampling])
-
-    def __call__(self, classifier: BaCOUnClassifier) -> FeatureRows:
-        """The features of all rows, after steps 1 and 2."""
-        folder = Path(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        content: dict[str, Any] = {"features": pack_step("features", classifier.features_)}
-        content |= {name: torch.from_numpy(getattr(classifier, f"{name}_")) for name in _MOMENTS}
-        write_folder(content, folder / "map", overwrite=True)
-        source = FeatureSource(
-            self.sampling,
-            self.encoder,
-            classifier.classes_,
-            self.folder,
-            read_checksum(folder / "map"),
-        )
-        return FileFeatures(self.places, self.n_rows, source, self.engine)
-
-
-_MOMENTS = ("mean", "scale")
-
-
-@dataclass(frozen=True)
 class FileFeatures:
-    """Features of all training rows, from files; see `FeatureRows`."""
+    """Features of all `n_rows` training rows in some row groups: a `FeatureRows`."""
 
     places: list[Place]
     n_rows: int
@@ -289,12 +248,16 @@ class FeatureSource:
 
     Attributes
     ----------
-    sampling, encoder, folder
-        As in `EncodedRows`.
+    sampling : Sampling
+        Which rows are held out, and where the labels are.
+    encoder : TableEncoder
+        Turns rows into points.
     classes : ndarray of shape (K,)
         The labels, in order.
+    folder : str
+        Where features are kept, and what extracts them; all workers must find it there.
     checksum : str
-        Checksum of the feature map, which is in the folder.
+        Checksum of the extractor.
     """
 
     sampling: Sampling
@@ -303,10 +266,20 @@ class FeatureSource:
     folder: str
     checksum: str
 
+    @classmethod
+    def of(
+        cls, classifier: BaCOUnClassifier, encoder: TableEncoder, sampling: Sampling, folder: Path
+    ) -> Self:
+        """Save the feature extractor of a classifier, after steps 1 and 2, in the folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        content, path = pack_extractor(classifier.feature_extractor), folder / _EXTRACTOR
+        write_folder(content, path, overwrite=True)
+        return cls(sampling, encoder, classifier.classes_, str(folder), read_checksum(path))
+
     def chunks(self, place: Place) -> Iterator[tuple[Tensor, Tensor]]:
         """Features (n, L) and labels (n,) of the training rows in each chunk of a row group."""
         identity = [asdict(place.group), asdict(self.sampling), self.checksum]
-        name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+        name = checksum(identity)
         n_chunks = -(-place.group.n_rows // rows_per_chunk(place.group.n_columns))
         paths = [Path(self.folder, f"{name}-{number}.safetensors") for number in range(n_chunks)]
         contents: Iterator[dict[str, Tensor]] = map(self._made, place.frames(), paths)
@@ -317,10 +290,9 @@ class FeatureSource:
 
     def _made(self, frame: pd.DataFrame, path: Path) -> dict[str, Tensor]:
         rows = frame[~self.sampling.is_held_out(self.sampling.hashes(frame))]
-        classifier = _load_map(f"{self.folder}/map", self.checksum)
+        extractor = _load_extractor(f"{self.folder}/{_EXTRACTOR}", self.checksum)
         labels = pd.Index(self.classes).get_indexer(label_values(rows, self.sampling.target))
-        points = classifier._standardized(self.encoder.transform(rows))
-        features = features_of(classifier.features_, points, seen=True).float()
+        features = extractor(self.encoder.transform(rows)).float()
         content = {"features": features, "labels": torch.from_numpy(labels.astype(np.int64))}
         with atomic_write(path) as file:
             file.write(save(content))
@@ -328,11 +300,6 @@ class FeatureSource:
 
 
 @lru_cache(maxsize=2)
-def _load_map(path: str, checksum: str) -> BaCOUnClassifier:
-    """A classifier that has only its feature map; `checksum` tells one from the next."""
-    content = read_folder(path)
-    classifier = BaCOUnClassifier()
-    classifier.image_shape_ = None
-    classifier.mean_, classifier.scale_ = (content[name].numpy() for name in _MOMENTS)
-    classifier.features_ = unpack_step("features", content["features"], None)
-    return classifier
+def _load_extractor(path: str, checksum: str) -> FeatureExtractor:
+    """`checksum` tells one extractor from the next."""
+    return unpack_extractor(read_folder(path))

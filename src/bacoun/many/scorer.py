@@ -10,7 +10,7 @@ from threading import Lock
 
 import pandas as pd
 
-from bacoun.engine.randomness import one_thread
+from bacoun.engine.threads import one_thread
 from bacoun.files.model_folder import read_checksum
 from bacoun.tabular.model import TableModel
 

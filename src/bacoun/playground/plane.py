@@ -125,7 +125,7 @@ def _method(settings: dict[str, Any]) -> BayesianClassifier:
                 patience=None,
                 drop_overlap=False,
             )
-            features = network(joint_softmax=True, edge_weight=1.0, patience=None)
+            features = network(joint_softmax=True, boundary_weight=1.0, patience=None)
         case _:
             factors = (settings["radius"],)
             boundary = FlowShell(epochs=120, blocks=4, hidden=32, factors=factors)
@@ -168,11 +168,10 @@ def _maps(model: BayesianClassifier, grid: np.ndarray) -> dict[str, np.ndarray]:
 
 def _edge(model: BayesianClassifier, seed: int) -> list[list[float]]:
     """Some of the boundary points that the model learned from."""
-    boundary = getattr(model, "boundary_", None)
-    if boundary is None:
+    if not isinstance(model, BaCOUnClassifier) or model.boundary_ is None:
         return []
     import torch
 
-    drawn = boundary.sample(300, generator=torch.Generator().manual_seed(seed))
+    drawn = model.boundary_.sample(300, generator=torch.Generator().manual_seed(seed))
     edge = (drawn[0] if isinstance(drawn, tuple) else drawn).numpy()
     return np.round(edge * model.scale_ + model.mean_, 3).tolist()

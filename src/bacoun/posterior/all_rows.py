@@ -44,14 +44,11 @@ def triangular_factor(rows: FeatureRows, with_intercept: bool) -> Tensor:
 
 
 def _factor(features: Tensor, labels: Tensor, with_intercept: bool) -> Tensor:
-    return _triangle(_design(features, with_intercept))
+    return _stacked_factor([_design(features, with_intercept)])
 
 
 def _stacked_factor(factors: list[Tensor]) -> Tensor:
-    return _triangle(torch.cat(factors))
-
-
-def _triangle(design: Tensor) -> Tensor:
+    design = torch.cat(factors)
     return design if len(design) <= design.shape[1] else torch.linalg.qr(design, mode="r").R
 
 
@@ -85,16 +82,9 @@ def _added(results: list[list[Tensor]]) -> list[Tensor]:
 class AllRows:
     """The posterior density of all rows, each evaluation of which is a pass over them.
 
-    Parameters
-    ----------
-    rows : FeatureRows
-        The rows.
-    coreset : SoftmaxRegression
-        The density that their coreset has, with the same prior.
-    basis : Tensor of shape (L, r)
-        Directions of weight space that are inferred.
-    with_intercept : bool
-        Whether the last of the L features is a column of ones, which the rows do not have.
+    `coreset` has the same prior. `basis` (L, r) are the directions of weight space that are
+    inferred; `with_intercept`, if the last of the L features is a column of ones, which the rows do
+    not have.
     """
 
     def __init__(
@@ -143,19 +133,9 @@ class AllRows:
     def move(self, chains: Tensor, mode: Tensor) -> tuple[Tensor, float]:
         """Chains (C, T, K-1, r) of the coreset, with the mode and curvature of all rows.
 
-        Parameters
-        ----------
-        chains : Tensor of shape (C, T, K-1, r)
-            Draws from the posterior of the coreset.
-        mode : Tensor of shape (K-1, r)
-            Its mode.
-
-        Returns
-        -------
-        chains : Tensor of shape (C, T, K-1, r)
-        difference : float
-            Between the log density of all rows at these draws, and that of the coreset at those: a
-            standard deviation, in nats. 0 would make them exact draws.
+        The mode (K-1, r) is that of the coreset. Also returns the standard deviation, in nats, of
+        the difference between the log density of all rows at the moved draws and that of the
+        coreset at the old ones: 0 would make them exact draws.
         """
         of_all = newton(self, mode.double())
         if of_all is None:

@@ -10,18 +10,20 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from bacoun.engine.randomness import independent_workers, is_worth_threads
+from bacoun.engine.threads import independent_workers, is_worth_threads
 from bacoun.engine.training import OnEpoch
-from bacoun.files.checkpoint import Checkpoint, State
+from bacoun.files.checkpoint import Checkpoint
+from bacoun.files.persistence import SavesAttributes, from_state
 from bacoun.posterior.diagnostics import (
     MIN_ESS,
     N_SUPERCHAINS,
     effective_sample_sizes,
     probe_logits,
 )
-from bacoun.posterior.head import ReducedHead
+from bacoun.posterior.last_layer import ReducedLayer
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import Whitening, whiten
+from bacoun.protocols import FitContext
 
 Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
 """Whitened coordinates (d, B), whether the value is needed -> log density (B,), gradient (d, B)."""
@@ -38,22 +40,13 @@ _N_BLOCKS = 4  # of chains in a large problem, each advanced on a thread of its 
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class HMC(ReducedHead):
+class HMC(ReducedLayer):
     """Exact posterior of the last layer by Hamiltonian Monte Carlo in the reduced space.
+
+    Settings that are not listed are those of `ReducedLayer`.
 
     Parameters
     ----------
-    prior_scale : float, "auto" or "evidence"
-        Prior standard deviation of each weight; kept as `prior_scale_`. "auto": the one that the
-        features predict held-out rows best with, if they know, otherwise 0.3, or larger for small
-        features, so that it is at least 3 for logits. "evidence": maximizes the evidence.
-    n_draws : int
-        Number S of draws kept for prediction, evenly spaced over all chains.
-    fit_intercept : bool
-        Add a column of ones to the features.
-    tol : float
-        Directions in which the data adds less than this share to the prior precision keep their
-        prior. 0: only the null space does.
     n_chains : int, optional
         Chains that advance together. None: 64, or 32 for large problems.
     n_warmup : int, optional
@@ -75,9 +68,7 @@ class HMC(ReducedHead):
         posterior: SoftmaxRegression,
         mode: Tensor,
         generator: Generator,
-        *,
-        on_epoch: OnEpoch | None,
-        checkpoint: Checkpoint | None,
+        context: FitContext,
     ) -> tuple[Tensor, dict[str, Any]]:
         target = posterior.to(torch.float32)
         n_chains, n_warmup, n_iterations = self._sizes(len(posterior.features) * mode.numel())
@@ -96,7 +87,7 @@ class HMC(ReducedHead):
                 target_accept=self.target_accept,
                 generator=generator,
                 n_blocks=n_blocks,
-                on_epoch=_shifted(on_epoch, n_done, planned),
+                on_epoch=_shifted(context.on_epoch, n_done, planned),
                 **options,
             )
 
@@ -113,9 +104,10 @@ class HMC(ReducedHead):
             whitening = whiten(posterior, some).to(torch.float32)
             x = whitening.from_weights(weights)
         enough = None if self.n_iterations else is_enough
-        last = run(n_warmup - n_done, n_iterations, enough=enough, checkpoint=checkpoint)
-        facts = {name: getattr(last, name) for name in ("acceptance", "divergences", "step_size")}
-        return _to_chains(last.draws, whitening), facts
+        last = run(n_warmup - n_done, n_iterations, enough=enough, checkpoint=context.checkpoint)
+        chains = _to_chains(last.draws, whitening)
+        rates = {"acceptance": last.acceptance, "step_size": last.step_size}
+        return chains, rates | {"divergences": last.divergences}
 
     def _sizes(self, work: int) -> tuple[int, int, int]:
         """Numbers of chains, warm-up iterations and iterations."""
@@ -214,8 +206,10 @@ def sample_chains(
     )
 
 
-class _Chains:
+class _Chains(SavesAttributes):
     """The state of B chains: everything that changes from one iteration to the next."""
+
+    _saved = ("x", "value", "gradient", "step", "draws", "accepted", "divergences", "n_done")
 
     def __init__(
         self,
@@ -228,7 +222,7 @@ class _Chains:
         self.density, self.n_warmup, self.n_blocks = density, n_warmup, n_blocks
         self.x = start
         self.value, self.gradient = density(start, True)
-        self.step = _StepSize(2.4 * len(start) ** -0.25, target_accept)
+        self.step = _StepSize.at(2.4 * len(start) ** -0.25, target_accept)
         self.draws: list[Tensor] = []
         self.accepted, self.divergences, self.n_done = 0.0, 0, 0
 
@@ -264,26 +258,20 @@ class _Chains:
         state = self.x, momentum, self.gradient
         if self.n_blocks == 1:
             return integrate(self.density, *state, duration, n_steps)
-        blocks = (each.tensor_split(self.n_blocks, dim=1) for each in state)
+        blocks = (tensor.tensor_split(self.n_blocks, dim=1) for tensor in state)
         with independent_workers() as run:
-            found = run(
+            integrated = run(
                 lambda x, p, gradient: integrate(self.density, x, p, gradient, duration, n_steps),
                 *blocks,
             )
-        return tuple(torch.cat(parts, dim=-1) for parts in zip(*found, strict=True))
+        return tuple(torch.cat(parts, dim=-1) for parts in zip(*integrated, strict=True))
 
-    def get_state(self) -> State:
-        """Tensors and plain values, without the density, from which `set_state` resumes."""
-        counts = {name: getattr(self, name) for name in ("accepted", "divergences", "n_done")}
-        tensors = [self.x, self.value, self.gradient, *self.draws]
-        return {"tensors": tensors, "step": vars(self.step), **counts}
-
-    def set_state(self, state: State) -> None:
-        tensors = [tensor.to(self.x.device) for tensor in state["tensors"]]
-        self.x, self.value, self.gradient, *self.draws = tensors
-        vars(self.step).update(state["step"])
-        self.accepted, self.divergences = state["accepted"], state["divergences"]
-        self.n_done = state["n_done"]
+    def _rebuilt(self, name: str, state: Any) -> Any:
+        if name == "draws":
+            return [draw.to(self.x.device) for draw in state]
+        if name == "step":
+            return from_state(_StepSize, state)
+        return state.to(self.x.device) if isinstance(state, Tensor) else state
 
 
 def integrate(
@@ -312,21 +300,27 @@ def _kinetic(momentum: Tensor) -> Tensor:
     return momentum.double().square().sum(dim=0) / 2
 
 
+@dataclass
 class _StepSize:
     """Dual averaging (Hoffman & Gelman 2014, section 3.2) of the step size that chains share."""
 
-    def __init__(self, initial: float, target: float) -> None:
-        self.target = target
-        self.anchor = math.log(2 * initial)
-        self.current = self.averaged = initial
-        self._count, self._error = 0, 0.0
+    target: float
+    anchor: float
+    current: float
+    averaged: float
+    count: int = 0
+    error: float = 0.0
+
+    @classmethod
+    def at(cls, initial: float, target: float) -> _StepSize:
+        return cls(target, math.log(2 * initial), initial, initial)
 
     def update(self, acceptance: float) -> None:
-        self._count += 1
-        weight = 1 / (self._count + 5)
-        self._error += weight * (self.target - acceptance - self._error)
+        self.count += 1
+        weight = 1 / (self.count + 5)
+        self.error += weight * (self.target - acceptance - self.error)
         # gamma = 0.2 and t0 = 5; the paper has 0.05 and 10, for the noisier mean of one chain.
-        log_size = self.anchor - math.sqrt(self._count) / 0.2 * self._error
-        share = self._count**-0.75
+        log_size = self.anchor - math.sqrt(self.count) / 0.2 * self.error
+        share = self.count**-0.75
         log_averaged = share * log_size + (1 - share) * math.log(self.averaged)
         self.current, self.averaged = math.exp(log_size), math.exp(log_averaged)

@@ -20,7 +20,7 @@ import torch
 from scipy.linalg import helmert
 from torch import Tensor
 
-from bacoun.engine.randomness import independent_workers, is_worth_threads
+from bacoun.engine.threads import independent_workers, is_worth_threads
 
 # Rows are processed in chunks whose logits fit in the CPU cache.
 _CHUNK_ELEMENTS = 1 << 18
@@ -51,22 +51,13 @@ def mix(matrix: Tensor, weights: Tensor) -> Tensor:
 
 @dataclass
 class SoftmaxRegression:
-    """The posterior density of the contrasts W of Equation 1, up to a constant.
+    """The posterior density of the contrasts W of Equation 1, up to a constant."""
 
-    Attributes
-    ----------
-    features : Tensor of shape (N, r)
-        Including the column of ones, if there is an intercept.
-    labels : Tensor of shape (N,)
-    sample_weight : Tensor of shape (N,), optional
-        How often each row counts. None: once.
-    """
-
-    features: Tensor
-    labels: Tensor
+    features: Tensor  # (N, r), including the column of ones, if there is an intercept
+    labels: Tensor  # (N,)
     n_classes: int
     prior_scale: float
-    sample_weight: Tensor | None = None
+    sample_weight: Tensor | None = None  # (N,): how often each row counts; None: once
     _label_sums: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

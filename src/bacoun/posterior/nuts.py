@@ -10,29 +10,20 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from bacoun.engine.training import OnEpoch
-from bacoun.posterior.head import ReducedHead
+from bacoun.posterior.last_layer import ReducedLayer
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
+from bacoun.protocols import FitContext
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class NUTS(ReducedHead):
+class NUTS(ReducedLayer):
     """Exact posterior of the last layer by the No-U-Turn Sampler (needs the extra `nuts`).
+
+    Settings that are not listed are those of `ReducedLayer`.
 
     Parameters
     ----------
-    prior_scale : float, "auto" or "evidence"
-        Prior standard deviation of each weight; kept as `prior_scale_`. "auto": the one that the
-        features predict held-out rows best with, if they know, otherwise 0.3, or larger for small
-        features, so that it is at least 3 for logits. "evidence": maximizes the evidence.
-    n_draws : int
-        Number S of draws kept for prediction, evenly spaced over all chains.
-    fit_intercept : bool
-        Add a column of ones to the features.
-    tol : float
-        Directions in which the data adds less than this share to the prior precision keep their
-        prior. 0: only the null space does.
     n_chains : int
         Chains, run one after the other.
     n_warmup : int
@@ -53,9 +44,7 @@ class NUTS(ReducedHead):
         posterior: SoftmaxRegression,
         mode: Tensor,
         generator: Generator,
-        *,
-        on_epoch: OnEpoch | None,
-        **progress: Any,
+        context: FitContext,
     ) -> tuple[Tensor, dict[str, Any]]:
         whitening = whiten(posterior, mode[:, :, None])
 
@@ -73,8 +62,8 @@ class NUTS(ReducedHead):
             target_accept=self.target_accept,
             seed=int(torch.randint(2**31, (1,), generator=generator)),
         )
-        if on_epoch is not None:  # nutpie runs to the end in one call
-            on_epoch(self.n_iterations, self.n_iterations)
+        if context.on_epoch is not None:  # nutpie runs to the end in one call
+            context.on_epoch(self.n_iterations, self.n_iterations)
         flat = torch.from_numpy(draws).flatten(0, 1).T.to(mode.device)  # (d, C T)
         chains = whitening.to_weights(flat).permute(2, 0, 1).unflatten(0, draws.shape[:2])
         return chains, {"divergences": divergences}

@@ -29,14 +29,8 @@ def moments_of_product(points: Tensor, weights: Tensor, n_columns: int) -> tuple
     """Mean probabilities (N, K) and mean entropy (N,) over draws, both float64.
 
     The same as averaging `softmax_against_last(points @ weights)` and its entropy, but chunk by
-    chunk in buffers that are allocated once.
-
-    Parameters
-    ----------
-    points : Tensor of shape (N, r)
-    weights : Tensor of shape (r, (K-1) S)
-    n_columns : int
-        K-1.
+    chunk in buffers that are allocated once. Points are (N, r), weights (r, (K-1) S), and
+    `n_columns` is K-1.
     """
     width = weights.shape[1]
     small = _SMALL_CHUNK_ELEMENTS if n_columns == 1 else _CHUNK_ELEMENTS
@@ -64,18 +58,9 @@ class Predictive:
     In float64 the result for a point does not depend on the rest of the batch. float32 is several
     times faster; points for which its rounding errors are too large are computed in float64.
 
-    Parameters
-    ----------
-    basis : Tensor of shape (L, r)
-        Orthonormal directions of weight space. With `bias`, the last row is that of the intercept.
-    weights : Tensor of shape (r + 1, (K-1) S)
-        Factors of the coordinates q (N, r) and of the remainder rho (N, 1).
-    n_columns : int
-        K-1.
-    bias : bool
-        Whether there is an intercept; features come without the column of ones.
-    dtype : torch.dtype
-        Precision of the matrix products.
+    `basis` (L, r) holds orthonormal directions of weight space; with `bias`, its last row is that
+    of the intercept, and features come without the column of ones. `weights` (r + 1, (K-1) S) are
+    factors of the coordinates q (N, r) and of the remainder rho (N, 1).
     """
 
     def __init__(
@@ -135,16 +120,10 @@ class Predictive:
 
 
 class Workspace:
-    """Buffers for a chunk; allocating them anew would cost as much as exp.
-
-    Attributes
-    ----------
-    exponentials : Tensor of shape (rows, (K-1) S)
-    total, last : Tensor of shape (rows, S)
-    """
+    """Buffers for a chunk; allocating them anew would cost as much as exp."""
 
     def __init__(self, like: Tensor, rows: int, n_columns: int, n_draws: int) -> None:
-        self.total, self.last = like.new_empty(2, rows, n_draws)
+        self.total, self.last = like.new_empty(2, rows, n_draws)  # (rows, S) each
         self.exponentials = like.new_empty(rows, n_columns * n_draws if n_columns > 1 else 0)
 
 

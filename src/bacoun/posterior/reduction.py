@@ -27,14 +27,8 @@ class Spectrum:
     Computed in float64 and not from Phi' Phi, so that a feature whose offset is a million times its
     standard deviation is not mistaken for a constant.
 
-    Attributes
-    ----------
-    eigenvalues : Tensor of shape (m,)
-        Squared singular values.
-    directions : Tensor of shape (L, m)
-        Orthonormal columns of weight space.
-    condition : float
-        Largest over smallest singular value.
+    `eigenvalues` (m,) are the squared singular values, `directions` (L, m) orthonormal columns of
+    weight space, and `condition` is the largest over the smallest singular value.
     """
 
     def __init__(self, features: Tensor) -> None:
@@ -56,27 +50,14 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Reduction:
-    """The directions to infer, and the error made by dropping the others.
+    """The directions to infer, and the error made by dropping the others."""
 
-    Attributes
-    ----------
-    basis : Tensor of shape (L, r)
-        Orthonormal columns V.
-    dropped_directions : int
-        Directions outside the null space that keep their prior.
-    largest_dropped_information : float
-        Over those, the largest bound on (precision gained from the data) / (prior precision).
-    dropped_shift : float
-        First-order shift of their joint mean, in prior standard deviations.
-    condition : float, optional
-        Condition number of the features.
-    """
-
-    basis: Tensor
-    dropped_directions: int = 0
+    basis: Tensor  # (L, r), orthonormal columns V
+    dropped_directions: int = 0  # outside the null space, which keep their prior
+    # The largest bound, over those, on (precision gained from the data) / (prior precision).
     largest_dropped_information: float = 0.0
-    dropped_shift: float = 0.0
-    condition: float | None = None
+    dropped_shift: float = 0.0  # of their joint mean, first order, in prior standard deviations
+    condition: float | None = None  # condition number of the features
 
 
 def reduce(
@@ -88,21 +69,10 @@ def reduce(
     spectrum: Spectrum | None = None,
     sample_weight: Tensor | None = None,
 ) -> tuple[Reduction, SoftmaxRegression, Tensor]:
-    """Find the directions to infer, the density on them, and its mode.
+    """The directions to infer, the density on features (N, r) in them, and its mode (K-1, r).
 
-    Parameters
-    ----------
-    features : Tensor of shape (N, L)
-    tol : float
-        A direction is weak if eigenvalue * prior_scale^2 / 2 < tol; 0 drops only the null space.
-    spectrum : Spectrum, optional
-        Of the features times the roots of their weights, if already computed.
-    sample_weight : Tensor of shape (N,), optional
-        How often each row counts. None: once.
-
-    Returns
-    -------
-    Reduction, SoftmaxRegression over (N, r) features, mode of shape (K-1, r)
+    A direction is weak if eigenvalue * prior_scale^2 / 2 < `tol`; 0 drops only the null space. The
+    `spectrum` is that of the features times the roots of their weights.
     """
     spectrum = spectrum or Spectrum(weighted(features, sample_weight))
     eigenvalues = spectrum.eigenvalues

@@ -25,20 +25,15 @@ def find_mode(
 ) -> Tensor:
     """Mode (K-1, r) of the posterior, by Newton's method, or L-BFGS where a Hessian is expensive.
 
-    Parameters
-    ----------
-    eigenvalues : Tensor of shape (r,)
-        Of the features' Gram matrix, which is diagonal.
-    start : Tensor of shape (K-1, r), optional
-        Where to begin. None: at 0.
+    The eigenvalues (r,) are those of the features' Gram matrix, which is diagonal.
     """
     n_columns, r = posterior.shape
-    first = torch.zeros(posterior.shape, dtype=torch.float64, device=eigenvalues.device)
-    first = first if start is None else start
+    zeros = torch.zeros(posterior.shape, dtype=torch.float64, device=eigenvalues.device)
+    first = zeros if start is None else start
     if len(posterior.features) * (n_columns * r) ** 2 <= _MAX_NEWTON:
-        found = newton(posterior, first)
-        if found is not None:
-            return found
+        mode = newton(posterior, first)
+        if mode is not None:
+            return mode
     return _lbfgs(posterior, eigenvalues, first)
 
 
@@ -107,19 +102,12 @@ def _lbfgs(posterior: SoftmaxRegression, eigenvalues: Tensor, start: Tensor) -> 
 class Whitening:
     """The affine map from whitened coordinates x to contrasts w = center + A x.
 
-    Attributes
-    ----------
-    center : Tensor of shape (K-1, r)
-    factor : Tensor of shape (1, d, d) or (K-1, r, r)
-        A, the inverse of the Hessian's transposed Cholesky factor, upper triangular: one for all
-        contrasts, or one for each.
-    log_det : float
-        log |det A|.
+    A, the inverse of the Hessian's transposed Cholesky factor, is upper triangular.
     """
 
-    center: Tensor
-    factor: Tensor
-    log_det: float
+    center: Tensor  # (K-1, r)
+    factor: Tensor  # (1, d, d), one A for all contrasts, or (K-1, r, r), one for each
+    log_det: float  # log |det A|
 
     def to(self, dtype: torch.dtype) -> Whitening:
         """The same map in another precision."""
@@ -143,15 +131,10 @@ class Whitening:
 
 
 def whiten(posterior: SoftmaxRegression, draws: Tensor, *, full: bool | None = None) -> Whitening:
-    """Whiten by the mean Hessian over draws, around their mean.
+    """Whiten by the mean Hessian over draws (K-1, r, B), around their mean.
 
-    Parameters
-    ----------
-    draws : Tensor of shape (K-1, r, B)
-        The mode alone (B = 1), or points that represent the posterior better.
-    full : bool, optional
-        One factor for all contrasts (True) or one for each (False). None: full up to 10,000
-        dimensions and 100 contrasts.
+    The draws may be the mode alone. `full`: one factor for all contrasts (True) or one for each
+    (False); None: full up to 10,000 dimensions and 100 contrasts.
     """
     n_columns, r = posterior.shape
     if full is None:

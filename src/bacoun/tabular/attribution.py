@@ -17,7 +17,8 @@ import torch
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
-from bacoun.engine.randomness import independent_workers
+from bacoun.engine.threads import independent_workers
+from bacoun.protocols import HasClassDensities
 from bacoun.tabular.encoding import TableEncoder
 from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Pull, Surprise
 from bacoun.tabular.neighbors import Neighborhood
@@ -180,11 +181,12 @@ class Explainer:
             chunk = slice(start, start + _CHUNK)
             wanted = (likely[chunk].T[:, None] == classes).any(axis=0)  # (K, n)
             points = self.classifier._standardized(rows[chunk])
-            if hasattr(self.classifier.boundary_, "class_log_prob"):
-                each = self.classifier.boundary_.class_log_prob(points, torch.from_numpy(wanted))
-                log_density = each.logsumexp(dim=0)
+            boundary = self.classifier.boundary_
+            if isinstance(boundary, HasClassDensities):
+                by_class = boundary.class_log_prob(points, torch.from_numpy(wanted))
+                log_density = by_class.logsumexp(dim=0)
             else:  # a boundary of the user's own
-                log_density = self.classifier.boundary_.log_prob(points)
+                log_density = boundary.log_prob(points)
             densities.append(log_density.double().numpy())
         return np.maximum(np.concatenate(densities), _LOWEST)
 

@@ -20,9 +20,8 @@ from bacoun.columns.reading import listed
 from bacoun.deferral import DeferralRule
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
-from bacoun.files.persistence import from_state as unpack
-from bacoun.files.persistence import to_state as pack
-from bacoun.serialization import from_state, to_state
+from bacoun.files.persistence import from_state, to_state
+from bacoun.serialization import pack_classifier, unpack_classifier
 from bacoun.tabular.attribution import Explainer
 from bacoun.tabular.description import describe, made_now, summarize
 from bacoun.tabular.encoding import TableEncoder
@@ -164,8 +163,11 @@ class TableModel:
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
         classifier = classifier or make(random_state=random_state, verbose=verbose)
         classifier.categorical_features = encoder.categorical_features_ or None
-        all_rows = None if sampled is None else sampled.encoded_by(encoder.without_row_hashes())
-        classifier.fit(points, labels[split.train], checkpoint=checkpoint, all_rows=all_rows)
+        if sampled is None:
+            classifier.fit(points, labels[split.train], checkpoint=checkpoint)
+        else:
+            encoding = encoder.without_row_hashes()  # which are not sent to other processes
+            sampled.fit_classifier(classifier, encoding, points, labels[split.train], checkpoint)
 
         classes = np.searchsorted(classifier.classes_, labels)
         scored = ScoredRows.of(classifier, held_out, features, unseen)
@@ -349,15 +351,15 @@ class TableModel:
         The folder must not exist yet; with `overwrite`, a saved model there is replaced.
         """
         content = {
-            "classifier": to_state(self.classifier),
-            "encoder": pack(self.encoder.profile_),
+            "classifier": pack_classifier(self.classifier),
+            "encoder": to_state(self.encoder.profile_),
             "rule": self.rule.to_dict(),
             "target": self.target,
             "facts": dict(self.facts),
             "made": dict(self.made),
             "calibration": {name: torch.tensor(each) for name, each in self.calibration.items()},
-            "neighborhood": pack(self.neighborhood),
-            "replacements": pack(self.replacements),
+            "neighborhood": to_state(self.neighborhood),
+            "replacements": to_state(self.replacements),
         }
         write_folder(content, path, overwrite=overwrite)
 
@@ -372,15 +374,15 @@ class TableModel:
             )
         with refuse_incomplete(path):
             return cls(
-                classifier=from_state(BaCOUnClassifier, content["classifier"]),
-                encoder=TableEncoder(unpack(TableProfile, content["encoder"])),
+                classifier=unpack_classifier(BaCOUnClassifier, content["classifier"]),
+                encoder=TableEncoder(from_state(TableProfile, content["encoder"])),
                 rule=DeferralRule.from_dict(content["rule"]),
                 target=content["target"],
                 facts=content["facts"],
                 made=content["made"],
                 calibration={name: each.numpy() for name, each in content["calibration"].items()},
-                neighborhood=unpack(Neighborhood, content["neighborhood"]),
-                replacements=unpack(Replacements, content["replacements"]),
+                neighborhood=from_state(Neighborhood, content["neighborhood"]),
+                replacements=from_state(Replacements, content["replacements"]),
             )
 
 

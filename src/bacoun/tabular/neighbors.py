@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bacoun.base import FAR
-from bacoun.engine.randomness import threads_for
+from bacoun.engine.threads import threads_for
 
 _NEIGHBORS = (1, 5)  # distances are measured to the nearest row, and to the fifth
 _MAX_ROWS = 10_000  # that are kept, drawn at random

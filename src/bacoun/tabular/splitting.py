@@ -18,7 +18,6 @@ from bacoun.tabular.encoding import TableEncoder, find_ids
 
 if TYPE_CHECKING:
     from bacoun.classifier import BaCOUnClassifier
-    from bacoun.protocols import FeatureRows
 
 _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of most identical rows
 
@@ -31,8 +30,8 @@ class Sampled:
     held_out: np.ndarray  # and to calibrate on
     ids: Mapping[str, str]  # columns that only identify rows, as from find_ids
     facts: Mapping[str, Any]  # about all rows, in place of those about the sample
-    # from a fitted encoder to the all_rows of BaCOUnClassifier.fit
-    encoded_by: Callable[[TableEncoder], Callable[[BaCOUnClassifier], FeatureRows]]
+    # fits a classifier to all rows, given the sampled points, their labels and the checkpoint
+    fit_classifier: Callable[[BaCOUnClassifier, TableEncoder, np.ndarray, np.ndarray, Any], None]
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -340,28 +340,10 @@ class Doubt:
                 summed, total = summed + share * square, total + share
         return summed / total
 
-    def get_state(self) -> dict[str, Any]:
-        """Plain values from which `from_state` rebuilds it."""
-        return asdict(self)
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Inverse of `get_state`."""
-        views = {name: _tail(view) for name, view in state["views"].items()}
-        total = state["total"]
-        total = Survival(tuple(total["quantiles"]), _tail(total["tail"]))
-        disagreement = _tail(state["disagreement"])
-        return cls(**{**state, "views": views, "disagreement": disagreement, "total": total})
-
 
 def _of_new_points(learned: Tail) -> Tail:
     """The tail of disagreement about new points, from that about points the weights know."""
     return replace(learned, spread=learned.spread + _OPTIMISM, shape=1e-3, scale=1 / LOGIT_95)
-
-
-def _tail(state: Mapping[str, Any]) -> Tail:
-    below = None if state["below"] is None else _tail(state["below"])
-    return Tail(**{**state, "below": below})
 
 
 def doubted(probabilities: Tensor, kappa: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from bacoun.posterior import HMC, KINDS, NUTS, Laplace, MeanField
+from bacoun.protocols import FitContext
 from bacoun.uncertainty import decompose
 
 HEADS = {
@@ -32,7 +33,9 @@ def fitted(request):
     generator = seed(3)
     features = torch.randn(80, 4, generator=generator)
     labels = (features[:, :3] + torch.randn(80, 3, generator=generator)).argmax(dim=1)
-    return clone(HEADS[request.param]).fit(features, labels, generator=seed(0)), features
+    return clone(HEADS[request.param]).fit(
+        features, labels, FitContext(generator=seed(0))
+    ), features
 
 
 def test_probabilities_have_the_promised_shape_and_sum_to_one(fitted):
@@ -90,7 +93,7 @@ def test_health_after_a_second_fit_is_that_of_the_second_fit(small_head):
 @pytest.mark.parametrize("kind", [HMC, Laplace])
 def test_chains_are_handed_to_arviz_and_not_kept_in_files(kind, small_head):
     features, labels, _ = small_head
-    head = kind().fit(features, labels, generator=seed(0))
+    head = kind().fit(features, labels, FitContext(generator=seed(0)))
     weights = head.to_arviz().posterior["weights"]
     assert weights.shape == tuple(head.chains_.shape)
     loaded = clone(head).set_state(head.get_state())
@@ -137,7 +140,7 @@ def test_the_usual_prior_lets_logits_grow_to_three_however_small_the_features(na
     head = clone(HEADS[name]).set_params(fit_intercept=False, **short)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        scale = head.fit(features, labels, generator=seed(0)).health_.prior_scale
+        scale = head.fit(features, labels, FitContext(generator=seed(0))).health_.prior_scale
     norm = float(features.square().sum(dim=1).mean().sqrt())
     assert scale == pytest.approx(max(0.3, 3 / norm), rel=1e-6)
     assert head.prior_scale == "auto"
@@ -146,7 +149,7 @@ def test_the_usual_prior_lets_logits_grow_to_three_however_small_the_features(na
 def test_the_units_of_small_features_do_not_matter(small_head):
     features, labels, asked = small_head
     one, other = (
-        Laplace(fit_intercept=False).fit(size * features, labels, generator=seed(0))
+        Laplace(fit_intercept=False).fit(size * features, labels, FitContext(generator=seed(0)))
         for size in (1.0, 1e-3)
     )
     torch.testing.assert_close(
@@ -183,7 +186,7 @@ def test_hard_problems_give_finite_results_and_no_warning(name, case):
     head = clone(HEADS[name])
     if name == "mean-field":
         head.set_params(n_iterations=300)
-    head.fit(features, labels, generator=seed(0))
+    head.fit(features, labels, FitContext(generator=seed(0)))
     asked = torch.cat([features[:5], 100 * features[:5] + 1])
     uncertainty = decompose(head.predict_proba_samples(asked))
     assert uncertainty.total.isfinite().all()
@@ -194,7 +197,7 @@ def test_laplace_with_a_factor_for_each_contrast_is_close_to_the_full_one(fitted
     _, features = fitted
     labels = features[:, :3].argmax(dim=1)
     full, blocks = (
-        Laplace(n_draws=4000, full=full).fit(features, labels, generator=seed(1))
+        Laplace(n_draws=4000, full=full).fit(features, labels, FitContext(generator=seed(1)))
         for full in (True, False)
     )
     first, second = (head.predict_proba_samples(features[:9]).mean(0) for head in (full, blocks))
@@ -203,7 +206,7 @@ def test_laplace_with_a_factor_for_each_contrast_is_close_to_the_full_one(fitted
 
 def test_mean_field_recovers_the_prior_when_the_data_says_nothing():
     head = MeanField(prior_scale=0.5, n_iterations=2000, fit_intercept=False)
-    head.fit(torch.zeros(50, 3), torch.arange(50) % 2, generator=seed(0))
+    head.fit(torch.zeros(50, 3), torch.arange(50) % 2, FitContext(generator=seed(0)))
     torch.testing.assert_close(head.mean_, torch.zeros(3, 2), atol=0.02, rtol=0)
     torch.testing.assert_close(head.scale_, torch.full((3, 2), 0.5), atol=0.02, rtol=0)
 
@@ -212,5 +215,7 @@ def test_the_evidence_bound_rises():
     generator = seed(5)
     features = torch.randn(200, 3, generator=generator)
     labels = (features[:, 0] > 0).long()
-    head = MeanField(n_iterations=2000, batch_size=50).fit(features, labels, generator=generator)
+    head = MeanField(n_iterations=2000, batch_size=50).fit(
+        features, labels, FitContext(generator=generator)
+    )
     assert sum(head.elbo_[-20:]) / 20 > head.elbo_[0]

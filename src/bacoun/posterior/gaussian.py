@@ -1,34 +1,32 @@
-"""Mean-field Gaussian variational inference, which the paper uses for images (its "BBVI")."""
+"""Gaussian approximations: mean field, which the paper uses for images ("BBVI"), and Laplace."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor, nn
 
-from bacoun.engine.randomness import as_generator, draw_seed, threads_for
-from bacoun.engine.training import OnEpoch, mean_log_loss, train
+from bacoun.engine.randomness import as_generator, draw_seed
+from bacoun.engine.threads import threads_for
+from bacoun.engine.training import mean_log_loss, train
 from bacoun.posterior.diagnostics import Health
-from bacoun.posterior.head import Head
+from bacoun.posterior.last_layer import LinearLayer, ReducedLayer
+from bacoun.posterior.logistic import SoftmaxRegression
+from bacoun.posterior.whitening import whiten
+from bacoun.protocols import FitContext
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class MeanField(Head):
+class MeanField(LinearLayer):
     """An independent Gaussian for each weight, fitted by maximizing the ELBO with Adam.
+
+    Settings that are not listed are those of `LinearLayer`; "evidence" is no `prior_scale` here.
 
     Parameters
     ----------
-    prior_scale : float or "auto"
-        Prior standard deviation of each weight. "auto": the one that the features predict held-out
-        rows best with, if they know, otherwise 0.3, or larger for small features, so that
-        it is at least 3 for logits.
-    n_draws : int
-        Number S of posterior draws.
-    fit_intercept : bool
-        Add a column of ones to the features.
     n_iterations : int
         Steps of Adam; the defaults of this and the next two are the paper's.
     batch_size : int
@@ -46,21 +44,12 @@ class MeanField(Head):
     batch_size: int = 256
     learning_rate: float = 1e-2
 
-    _saved = ("mean", "scale", "eps", "joint_seed", "elbo")
+    _saved = ("mean_", "scale_", "eps_", "joint_seed_", "elbo_", "health_")
 
-    def fit(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        *,
-        sample_weight: Tensor | None = None,
-        best_prior_scale: float | None = None,
-        generator: Generator | None = None,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
+    def fit(self, features: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Fit to features (N, L) and labels (N,) in 0..K-1; weights (N,) count as copies."""
         started = time.perf_counter()
-        generator = as_generator(generator)
+        generator, sample_weight = as_generator(context.generator), context.sample_weight
         n_classes = self._check(features, labels)
         if self.prior_scale == "evidence":
             raise ValueError(
@@ -68,7 +57,7 @@ class MeanField(Head):
                 "prior_scale='evidence' first and take its prior_scale_."
             )
         design = self._design(features.float())
-        prior_scale = self._resolved_prior_scale(design, best_prior_scale)
+        prior_scale = self._resolved_prior_scale(design, context.best_prior_scale)
         n_points = len(design)
         weights = _GaussianWeights(design.shape[1], n_classes).to(design.device)
 
@@ -89,7 +78,7 @@ class MeanField(Head):
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 generator=generator,
-                on_epoch=on_epoch,
+                on_epoch=context.on_epoch,
             )
         self.elbo_ = [-n_points * loss for loss in history.train]
         self.mean_ = weights.mean.detach()
@@ -105,11 +94,8 @@ class MeanField(Head):
     def predict_proba_samples(self, features: Tensor, joint: bool = False) -> Tensor:
         """Class probabilities (S, N, K) of features (N, L) under each posterior draw.
 
-        Parameters
-        ----------
-        joint : bool
-            False: exact for each point on its own, and smooth from point to point. True: draw s is
-            one linear classifier for all points.
+        They are exact for each point on its own, and smooth from point to point. With `joint`, draw
+        s is one linear classifier for all points: slower, for decisions about batches.
         """
         self._check_fitted()
         design = self._design(features)
@@ -143,3 +129,28 @@ class _GaussianWeights(nn.Module):
         second_moment = (2 * self.log_scale).exp() + self.mean.square()
         log_ratio = self.log_scale - torch.tensor(prior_scale).log()
         return (second_moment / prior_scale**2 - 1).sum() / 2 - log_ratio.sum()
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Laplace(ReducedLayer):
+    """Gaussian approximation of the posterior: fast, but inaccurate if the posterior is skewed.
+
+    Settings that are not listed are those of `ReducedLayer`.
+
+    Parameters
+    ----------
+    full : bool, optional
+        One covariance for all contrasts (True) or one for each (False). None: full up to 10,000
+        dimensions.
+    """
+
+    full: bool | None = None
+
+    _draws_are_independent = True
+
+    def _sample(
+        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, context: FitContext
+    ) -> tuple[Tensor, dict[str, Any]]:
+        whitening = whiten(posterior, mode[:, :, None], full=self.full)
+        x = torch.randn(mode.numel(), self.n_draws, generator=generator, dtype=torch.float64)
+        return whitening.to_weights(x.to(mode.device)).permute(2, 0, 1)[None], {}

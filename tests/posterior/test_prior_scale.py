@@ -1,10 +1,16 @@
-"""The prior scale that predicts held-out rows best, and weights in the posterior."""
+"""The prior scale by held-out rows and by the evidence, and weights in the posterior."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
+from scipy import integrate
 
 from bacoun.posterior import HMC, Laplace
-from bacoun.posterior.held_out import held_out_prior_scale
+from bacoun.posterior.prior_scale import held_out_prior_scale, log_evidence
+from bacoun.posterior.reduction import reduce
+from bacoun.protocols import FitContext
 
 
 def members(noise, n_points=600, seed=0):
@@ -47,9 +53,11 @@ def test_rows_of_no_weight_have_no_say():
 def test_auto_is_the_scale_that_the_features_know(kind):
     features, labels, _ = members(1.0)
     settings = {"n_draws": 50}
-    told = kind(**settings).fit(features[0], labels, best_prior_scale=0.07)
+    told = kind(**settings).fit(features[0], labels, FitContext(best_prior_scale=0.07))
     assert told.prior_scale_ == 0.07
-    own = kind(prior_scale=0.5, **settings).fit(features[0], labels, best_prior_scale=0.07)
+    own = kind(prior_scale=0.5, **settings).fit(
+        features[0], labels, FitContext(best_prior_scale=0.07)
+    )
     assert own.prior_scale_ == 0.5
 
 
@@ -59,10 +67,12 @@ def test_a_weight_counts_as_copies_in_the_posterior():
     rows = torch.arange(60).repeat_interleave(weights)
     same = {"generator": torch.Generator().manual_seed(0)}
     weighted = Laplace(prior_scale=0.5, n_draws=2000).fit(
-        features[0], labels, sample_weight=weights.double(), **same
+        features[0], labels, FitContext(sample_weight=weights.double(), **same)
     )
     same = {"generator": torch.Generator().manual_seed(0)}
-    copied = Laplace(prior_scale=0.5, n_draws=2000).fit(features[0][rows], labels[rows], **same)
+    copied = Laplace(prior_scale=0.5, n_draws=2000).fit(
+        features[0][rows], labels[rows], FitContext(**same)
+    )
     asked = features[0][:20]
     torch.testing.assert_close(
         weighted.predict_moments(asked)[0], copied.predict_moments(asked)[0], atol=0.02, rtol=0
@@ -84,3 +94,36 @@ def test_the_mode_is_a_stationary_point_also_of_separable_classes(scale):
     assert posterior.gradient(mode[:, :, None]).abs().max() < 1e-3
     other = _lbfgs(posterior, spectrum.eigenvalues, torch.zeros_like(mode))
     torch.testing.assert_close(mode, other, rtol=1e-2, atol=1e-2)
+
+
+def test_evidence_is_close_to_the_integral_it_approximates():
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(60, 1, generator=generator, dtype=torch.float64)
+    labels = (features[:, 0] + torch.randn(60, generator=generator) > 0).long()
+    _, posterior, mode = reduce(features, labels, 2, 0.8, tol=0.0)
+
+    def integrand(w):
+        weights = torch.tensor([[[w]]], dtype=torch.float64)
+        return math.exp(float(posterior.log_density(weights)) + 40)
+
+    integral = integrate.quad(integrand, -6, 6, limit=200)[0]
+    exact = math.log(integral) - 40 - math.log(0.8 * math.sqrt(2 * math.pi))
+    assert log_evidence(posterior, mode) == pytest.approx(exact, abs=0.05)
+
+
+@pytest.mark.parametrize("true_scale", [0.3, 3.0])
+def test_the_scale_that_made_the_weights_is_found(true_scale):
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(1500, 40, generator=generator, dtype=torch.float64)
+    weights = true_scale * torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    probabilities = (features @ weights).softmax(dim=1)
+    labels = torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+    head = Laplace(prior_scale="evidence", fit_intercept=False).fit(features, labels)
+    assert np.log(head.prior_scale_ / true_scale) == pytest.approx(0, abs=0.35)
+    assert head.health_.prior_scale == head.prior_scale_
+
+
+def test_hmc_takes_the_same_scale(small_head):
+    features, labels, _ = small_head
+    heads = [kind(prior_scale="evidence").fit(features, labels) for kind in (HMC, Laplace)]
+    assert heads[0].prior_scale_ == heads[1].prior_scale_

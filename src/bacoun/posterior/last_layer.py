@@ -1,4 +1,4 @@
-"""What all heads share, and `ReducedHead`, which infers only the directions the data informs."""
+"""What all last layers share, and the reduction to the directions that the data informs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import Generator, Tensor
 
-from bacoun.engine.randomness import as_generator, draw_seed, threads_for
-from bacoun.engine.training import OnEpoch
-from bacoun.files.checkpoint import Checkpoint
-from bacoun.posterior import evidence
+from bacoun.engine.randomness import as_generator, draw_seed
+from bacoun.engine.threads import threads_for
+from bacoun.files.persistence import SavesAttributes, from_state
 from bacoun.posterior.all_rows import AllRows, choose_coreset, triangular_factor
 from bacoun.posterior.diagnostics import Health, convergence
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, mix
 from bacoun.posterior.predictive import Predictive, softmax_against_last
+from bacoun.posterior.prior_scale import most_evident_prior_scale
 from bacoun.posterior.reduction import Reduction, Spectrum, reduce, weighted
-from bacoun.protocols import FeatureRows
+from bacoun.protocols import FitContext
 
 PriorScale = float | Literal["auto", "evidence"]
 
@@ -33,14 +33,26 @@ _DROPPED = [field.name for field in fields(Reduction)[1:]]  # reported in `Healt
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class Head(BaseEstimator):
-    """Settings, checks and state of every last layer."""
+class LinearLayer(SavesAttributes, BaseEstimator):
+    """Settings, checks and state of every last layer.
+
+    Parameters
+    ----------
+    prior_scale : float, "auto" or "evidence"
+        Prior standard deviation of each weight; kept as `prior_scale_`. "auto": the one that the
+        features predict held-out rows best with, if they know, otherwise 0.3, or larger for small
+        features, so that it is at least 3 for logits. "evidence": maximizes the evidence.
+    n_draws : int
+        Number S of posterior draws; those of chains are evenly spaced.
+    fit_intercept : bool
+        Add a column of ones to the features.
+    """
 
     prior_scale: PriorScale = "auto"
     n_draws: int = 500
     fit_intercept: bool = True
 
-    _saved: ClassVar[tuple[str, ...]]  # fitted attributes in `get_state`, without the underscore
+    honored: ClassVar[tuple[str, ...]] = ("sample_weight",)
 
     def _check(self, features: Tensor, labels: Tensor) -> int:
         """Check the training set and the prior; return the number of classes K."""
@@ -70,7 +82,7 @@ class Head(BaseEstimator):
         return torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
 
     def _resolved_prior_scale(self, design: Tensor, best: float | None) -> float:
-        """The scale as told, or what "auto" stands for: the best one known, or a rule."""
+        """The scale as set, or what "auto" stands for: the best one known, or a rule."""
         if self.prior_scale != "auto":
             return float(self.prior_scale)
         if best is not None:
@@ -79,30 +91,30 @@ class Head(BaseEstimator):
         return max(_DEFAULT_PRIOR_SCALE, _MIN_LOGIT_SCALE / max(norm, 1e-6))
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "health_"):
+        if "health_" not in vars(self):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the fitted head."""
-        # R-hat of very few draws is NaN, which JSON does not have.
-        health = {name: None if x != x else x for name, x in vars(self.health_).items()}
-        return {name: getattr(self, f"{name}_") for name in self._saved} | {"health": health}
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state`."""
-        for name in self._saved:
-            setattr(self, f"{name}_", state[name])
-        self.health_ = Health(**state["health"])
-        return self
+    def _rebuilt(self, name: str, state: Any) -> Any:
+        return from_state(Health, state) if name == "health_" else super()._rebuilt(name, state)
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class ReducedHead(Head):
-    """A posterior inferred in the directions the data informs; the others keep their prior."""
+class ReducedLayer(LinearLayer):
+    """A posterior inferred in the directions the data informs; the others keep their prior.
+
+    Settings that are not listed are those of `LinearLayer`.
+
+    Parameters
+    ----------
+    tol : float
+        Directions in which the data adds less than this share to the prior precision keep their
+        prior. 0: only the null space does.
+    """
 
     tol: float = 0.01
 
-    _saved = ("n_classes", "prior_scale", "weights", "joint_seed")
+    honored = ("sample_weight", "all_rows")
+    _saved = ("n_classes_", "prior_scale_", "weights_", "joint_seed_", "reduction_", "health_")
     _draws_are_independent: ClassVar[bool] = False
 
     @abstractmethod
@@ -111,48 +123,20 @@ class ReducedHead(Head):
         posterior: SoftmaxRegression,
         mode: Tensor,
         generator: Generator,
-        *,
-        on_epoch: OnEpoch | None,
-        checkpoint: Checkpoint | None,
+        context: FitContext,
     ) -> tuple[Tensor, dict[str, Any]]:
         """Chains of contrasts (C, T, K-1, r) and fields for `Health`."""
 
-    def fit(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        *,
-        sample_weight: Tensor | None = None,
-        best_prior_scale: float | None = None,
-        all_rows: FeatureRows | None = None,
-        generator: Generator | None = None,
-        on_epoch: OnEpoch | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> Self:
-        """Infer the posterior.
+    def fit(self, features: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
+        """Infer the posterior from features (N, L) and labels (N,) in 0..K-1.
 
-        Parameters
-        ----------
-        features : Tensor of shape (N, L)
-        labels : Tensor of shape (N,)
-            Integers in 0..K-1.
-        sample_weight : Tensor of shape (N,), optional
-            How often each row counts in the likelihood. None: once.
-        best_prior_scale : float, optional
-            What a `prior_scale` of "auto" stands for, if the feature map knows.
-        all_rows : FeatureRows, optional
-            The training rows, if `features` and `labels` are a sample of them. The posterior has
-            the mode of all rows and its curvature; its shape beyond that is learned from the
-            sample.
-        generator : torch.Generator, optional
-            Source of randomness. None: a fresh seed.
-        on_epoch : callable, optional
-            Called after each iteration with the number done and the number planned.
-        checkpoint : Checkpoint, optional
-            Where HMC saves its chains, and resumes them from.
+        With `all_rows` in the context, it has the mode of all rows and its curvature; its shape
+        beyond that is learned from the sample.
         """
         started = time.perf_counter()
-        generator = as_generator(generator)
+        generator = as_generator(context.generator)
+        context = replace(context, generator=generator)
+        sample_weight, all_rows = context.sample_weight, context.all_rows
         self.n_classes_ = self._check(features, labels)
         if all_rows is not None:
             features, labels, sample_weight = choose_coreset(
@@ -166,18 +150,16 @@ class ReducedHead(Head):
             else:  # so many rows inform all directions but the null space
                 spectrum, tol = Spectrum(triangular_factor(all_rows, self.fit_intercept)), 0.0
             if self.prior_scale == "evidence":
-                self.prior_scale_ = evidence.best_prior_scale(*data, tol, spectrum, sample_weight)
+                self.prior_scale_ = most_evident_prior_scale(*data, tol, spectrum, sample_weight)
             else:
-                self.prior_scale_ = self._resolved_prior_scale(design, best_prior_scale)
+                self.prior_scale_ = self._resolved_prior_scale(design, context.best_prior_scale)
             self.reduction_, posterior, mode = reduce(
                 *data, self.prior_scale_, tol, spectrum, sample_weight
             )
             whole = None  # too many weights are refused before anything is sampled
             if all_rows is not None:
                 whole = AllRows(all_rows, posterior, self.reduction_.basis, self.fit_intercept)
-            self.chains_, facts = self._sample(
-                posterior, mode, generator, on_epoch=on_epoch, checkpoint=checkpoint
-            )
+            self.chains_, facts = self._sample(posterior, mode, generator, context)
             if whole is not None:
                 self.chains_, difference = whole.move(self.chains_, mode)
                 facts |= {"coreset_rows": len(features), "coreset_difference": difference}
@@ -211,12 +193,8 @@ class ReducedHead(Head):
     def predict_proba_samples(self, features: Tensor, joint: bool = False) -> Tensor:
         """Class probabilities (S, N, K) of features (N, L) under each posterior draw.
 
-        Parameters
-        ----------
-        joint : bool
-            False: exact for each point on its own, and smooth from point to point. True: draw s is
-            one linear classifier for all points; slower, for decision boundaries of single draws
-            and for decisions about batches.
+        They are exact for each point on its own, and smooth from point to point. With `joint`, draw
+        s is one linear classifier for all points: slower, for decisions about batches.
         """
         self._check_fitted()
         if joint:
@@ -280,17 +258,11 @@ class ReducedHead(Head):
 
     def _check_chains(self) -> None:
         self._check_fitted()
-        if not hasattr(self, "chains_"):
+        if "chains_" not in vars(self):
             raise NotFittedError("the chains are not kept in files; fit again to look at them.")
 
-    def get_state(self) -> dict[str, Any]:
-        """Tensors and plain values from which `set_state` rebuilds the fitted head."""
-        return super().get_state() | {"basis": self.reduction_.basis}
-
-    def set_state(self, state: dict[str, Any]) -> Self:
-        """Undo `get_state`."""
-        super().set_state(state)
-        dropped = {name: getattr(self.health_, name) for name in _DROPPED}
-        self.reduction_ = Reduction(state["basis"], **dropped)
+    def _rebuilt(self, name: str, state: Any) -> Any:
         self.__dict__.pop("_predictives", None)
-        return self
+        return (
+            from_state(Reduction, state) if name == "reduction_" else super()._rebuilt(name, state)
+        )

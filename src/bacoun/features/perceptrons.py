@@ -22,10 +22,6 @@ class PiecewiseLinear(nn.Module):
     (Gorishniy et al. 2022). The number itself goes on linearly beyond the data, so that far points
     stay far.
 
-    Parameters
-    ----------
-    n_numbers, n_bins : int
-        Columns, and bins of each.
     """
 
     def __init__(self, n_numbers: int, n_bins: int) -> None:
@@ -55,25 +51,13 @@ class PiecewiseLinear(nn.Module):
         return torch.cat([numbers, positions.flatten(1)], dim=1)
 
 
-class Members(nn.Module):
+class ParallelPerceptrons(nn.Module):
     """M perceptrons that see the same encoded numbers; each has its own embeddings and weights.
 
-    Parameters
-    ----------
-    n_members : int
-        Number M of perceptrons.
-    n_categories : sequence of int
-        Number of categories of each column; 0 if it is continuous.
-    n_votes : int
-        Numbers that follow the columns, and are never hidden.
-    n_outputs : int
-        Outputs of each perceptron.
-    hidden : sequence of int
-        Widths of the hidden layers; the last is the number L of features of a member.
-    n_bins, embedding : int
-        Bins of each number, and entries of the embedding of each category.
-    category_dropout, input_dropout : float
-        Share of the categories, and of the numbers, that are hidden in training.
+    `n_categories` is that of each column; 0 if it is continuous. Votes are numbers that follow the
+    columns and are never hidden. The last of the `hidden` widths is the number L of features of a
+    member. `category_dropout` and `input_dropout` are shares of the categories, and of the numbers,
+    that are hidden in training.
     """
 
     def __init__(

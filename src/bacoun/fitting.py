@@ -1,0 +1,242 @@
+"""A fit of the classifier, step by step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
+from torch import Tensor
+
+from bacoun.boundary import MixedShell, find_outliers
+from bacoun.deferral.checks import check_share
+from bacoun.engine.progress import progress_bars
+from bacoun.engine.randomness import as_generator
+from bacoun.files.checkpoint import Checkpoint
+from bacoun.posterior.prior_scale import held_out_prior_scale
+from bacoun.prediction import features_of, learn_doubt
+from bacoun.protocols import FeatureRows, FitContext, HasDensity, HasLogOdds, HasPriorScale
+from bacoun.steps import fit_step, make_step
+from bacoun.uncertainty import Doubt
+from bacoun.validation import as_rows
+from bacoun.weights import Rows, combined_weights, weighted_rows
+
+if TYPE_CHECKING:
+    from bacoun.classifier import BaCOUnClassifier
+
+
+class FittedAttributes:
+    """What a fit sets; without doubt or a boundary, these are None."""
+
+    boundary_: Any
+    features_: Any
+    posterior_: Any
+    doubt_: Doubt | None
+    outliers_: np.ndarray
+
+
+class Fit:
+    """Training rows, randomness and checkpoint of a fit; its methods are called in order.
+
+    Parameters
+    ----------
+    classifier : BaCOUnClassifier
+        Gets the fitted attributes.
+    X, y, sample_weight, checkpoint
+        As in its `fit`.
+    sample_of : optional
+        What all rows are, if X and y are a sample of rows that do not fit into memory. A checkpoint
+        compares it. Weights and `contamination` are not supported then.
+    """
+
+    def __init__(
+        self,
+        classifier: BaCOUnClassifier,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        sample_of: Any = None,
+    ) -> None:
+        self.classifier = classifier
+        if sample_of is not None:
+            _check_unweighted(classifier, sample_weight)
+        self.rows = weighted_rows(X, y, sample_weight)
+        self.steps = fresh_steps(classifier, for_images=as_rows(self.rows.X)[1] is not None)
+        self.points, self.labels = classifier._validated(self.rows.X, self.rows.y)
+        self.generator = as_generator(classifier.random_state)
+        if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+            checkpoint = Checkpoint(checkpoint)
+        self.checkpoint = checkpoint
+        if checkpoint is not None:
+            checkpoint.begin(self._identity(sample_of), self.generator)
+
+    def _identity(self, sample_of: Any) -> dict[str, Any]:
+        """What the outcome depends on, by the name that a refusal gives it."""
+        model = self.classifier
+        return {
+            "X": [self.points, model.mean_, model.scale_],
+            "y": [self.labels, model.classes_],
+            "sample_weight": [self.rows.weights],
+            "settings": [model, *self.steps],
+            "version of bacoun": version("bacoun"),
+        } | ({} if sample_of is None else {"rows": [sample_of]})
+
+    def learn_features(self) -> None:
+        """Steps 1 and 2: points on the boundary of the data, and features that know it."""
+        model, (boundary, features, _) = self.classifier, self.steps
+        with self._running():
+            self._leave_out_outliers()
+            model.boundary_, model.doubt_ = None, None
+            drawn: dict[str, Tensor | None] = {}
+            if boundary is not None:
+                data = self.points.flatten(1), self.labels
+                model.boundary_ = self._fitted("boundary", boundary, *data)
+                drawn = self._boundary_points()
+            model.features_ = self._fitted(
+                "features",
+                features,
+                self.points,
+                self.labels,
+                sample_weight=row_weights(model, self.rows, self.labels),
+                choose_prior_scale=held_out_prior_scale,
+                **drawn,
+            )
+
+    def infer_posterior(self, all_rows: FeatureRows | None = None) -> None:
+        """Step 3, and doubt.
+
+        Parameters
+        ----------
+        all_rows : FeatureRows, optional
+            The features of all rows, if X and y are a sample of them.
+        """
+        model = self.classifier
+        with self._running():
+            learned = features_of(model.features_, self.points, seen=True)
+            model.posterior_ = self._fitted(
+                "posterior",
+                self.steps[2],
+                learned,
+                self.labels,
+                sample_weight=row_weights(model, self.rows, self.labels),
+                best_prior_scale=best_prior_scale(model.features_),
+                all_rows=all_rows,
+            )
+            if model.boundary_ is not None and model.ood_prior > 0:
+                n_rows = len(self.points) if all_rows is None else all_rows.n_rows
+                prior, data = float(model.ood_prior), (self.points, self.labels, learned)
+                model.doubt_ = learn_doubt(model._predictor, *data, prior, n_rows)
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        with progress_bars(self.classifier.verbose) as self._bar_for, self.classifier._threads():
+            yield
+
+    def _fitted(self, name: str, step: Any, *data: Tensor, **known: Any) -> Any:
+        context = FitContext(
+            generator=self.generator,
+            on_epoch=self._bar_for(name),
+            checkpoint=self.checkpoint,
+            n_categories=self.classifier.n_categories_,
+            **known,
+        )
+        return fit_step(name, step, *data, context=context)
+
+    def _leave_out_outliers(self) -> None:
+        model = self.classifier
+        model.outliers_ = np.empty(0, dtype=np.int64)
+        if model.contamination == 0:
+            return
+        outliers = find_outliers(
+            model._checked(self.rows.X),
+            self.labels,
+            model.contamination,
+            generator=self.generator,
+            on_epoch=self._bar_for("outliers"),
+        )
+        model.outliers_ = outliers if self.rows.places is None else self.rows.places[outliers]
+        self.rows = self.rows.take(np.setdiff1d(np.arange(len(self.points)), outliers))
+        self.points, self.labels = model._validated(self.rows.X, self.rows.y)
+
+    def _boundary_points(self) -> dict[str, Tensor | None]:
+        """Boundary points, of the shape of points, and their classes if the boundary knows them."""
+        n_points = n_boundary_points(self.classifier, len(self.points))
+        drawn = self.classifier.boundary_.sample(n_points, generator=self.generator)
+        points, labels = drawn if isinstance(drawn, tuple) else (drawn, None)
+        shaped = points.view(-1, *self.points.shape[1:])
+        return {"boundary_points": shaped, "boundary_labels": labels}
+
+
+def best_prior_scale(feature_map: Any) -> float | None:
+    """The prior of the last layer that predicted held-out rows best, if the feature map knows."""
+    return feature_map.prior_scale_ if isinstance(feature_map, HasPriorScale) else None
+
+
+def row_weights(classifier: BaCOUnClassifier, rows: Rows, labels: Tensor) -> Tensor | None:
+    """Weights (N,) of rows times those of their classes; None if all are 1."""
+    own_labels = classifier.classes_[labels.cpu().numpy()]
+    weights = combined_weights(classifier.class_weight, own_labels, rows.weights)
+    return None if weights is None else torch.from_numpy(weights).to(classifier.device)
+
+
+def n_boundary_points(classifier: BaCOUnClassifier, n_points: int) -> int:
+    """The paper's balance heuristic, more points for images, or the number that was set."""
+    number = classifier.n_boundary
+    if number == "balanced":
+        n_classes = len(classifier.classes_)
+        share = (1 + 3 / n_classes) / n_classes if classifier.image_shape_ is None else 0.5
+        return min(100_000, max(1000, round(share * n_points)))
+    if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < 1:
+        raise ValueError(f"n_boundary must be 'balanced' or a positive number; got {number!r}.")
+    return int(number)
+
+
+def fresh_steps(classifier: BaCOUnClassifier, for_images: bool = False) -> tuple[Any, Any, Any]:
+    """Clones of the three steps, names turned into objects and own settings filled in."""
+    check_share("ood_prior", classifier.ood_prior, below=1, example=0.01)
+    check_share("contamination", classifier.contamination, below=0.5, example=0.05)
+    boundary = clone(make_step("boundary", classifier.boundary), safe=False)
+    is_auto = isinstance(classifier.features, str) and classifier.features == "auto"
+    kind = "learned" if is_auto and for_images else classifier.features
+    features = clone(make_step("features", kind), safe=False)
+    posterior = clone(make_step("posterior", classifier.posterior), safe=False)
+    for step in (boundary, features):
+        if classifier.n_jobs is not None and isinstance(step, BaseEstimator):
+            unset = [name for name, value in step.get_params().items() if value is None]
+            own = [name for name in unset if name.rpartition("__")[2] == "n_jobs"]
+            step.set_params(**dict.fromkeys(own, classifier.n_jobs))
+    columns = classifier.categorical_features
+    if columns is not None and len(columns) > 0:
+        boundary = None if boundary is None else MixedShell.around(boundary)
+    elif isinstance(boundary, MixedShell):
+        boundary = boundary._part("shell")
+    can_score_ood = isinstance(features, HasLogOdds) or isinstance(boundary, HasDensity)
+    if boundary is not None and classifier.ood_prior > 0 and not can_score_ood:
+        raise ValueError(
+            "ood_prior needs a boundary with log_prob, or a feature map with "
+            f"transform_with_log_odds; {type(boundary).__name__} and {type(features).__name__} "
+            "have neither. Pass ood_prior=0."
+        )
+    return boundary, features, posterior
+
+
+def _check_unweighted(classifier: BaCOUnClassifier, sample_weight: ArrayLike | None) -> None:
+    is_set = {
+        "sample_weight": sample_weight is not None,
+        "contamination": classifier.contamination > 0,
+        "class_weight": classifier.class_weight is not None,
+    }
+    wrong = [name for name in is_set if is_set[name]]
+    if wrong:
+        raise ValueError(
+            f"a fit to more rows than fit into memory must be without {wrong[0]}; got one. "
+            "Leave it out, or fit to a sample."
+        )
