@@ -1,19 +1,29 @@
 """The worked examples of CONTRIBUTING.md run as they stand, and name every file they touch."""
 
+import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import httpx
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.datasets import load_iris
 from sklearn.utils.estimator_checks import check_estimator
+from tests.server.conftest import running
 
 from bacoun import BaCOUnClassifier, baselines, boundary, posterior
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
-BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^```(?:python|jinja)\n(?:# |\{# )(\S+)(?: #\})?\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
 SECTIONS = {
     title: BLOCK.findall(text)
     for title, text in re.findall(
@@ -41,13 +51,67 @@ def added(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(
-    ("title", "most"), [("A boundary sampler", 2), ("A posterior", 2), ("A baseline", 3)]
-)
-def test_an_example_names_every_file_and_only_the_first_is_new(title, most):
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of the package in which the examples that need no fit of their own are carried out."""
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for title in COPIED:
+        for file, code in SECTIONS[title]:
+            path = folder / file
+            before = path.read_text() if path.exists() else ""
+            name = code.split()[0]  # an assignment replaces the one that is there
+            line = re.search(rf"^{re.escape(name)} = .*\n", before, re.MULTILINE)
+            path.write_text(before.replace(line[0], code) if line else f"{before}\n{code}")
+    return folder / "src"
+
+
+def in_copy(copy, *arguments):
+    command = [sys.executable, "-c", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(copy)}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+BACOUN = "from bacoun.cli import main; main()"
+COPIED = ("A check of a table", "A section of the report", "A dialect of the server", "A command")
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_an_example_names_every_file_and_only_the_first_is_new(title):
     files = [ROOT / file for file, _ in SECTIONS[title]]
-    assert 0 < len(files) <= most
+    assert 0 < len(files) <= (3 if title == "A baseline" else 2)
     assert [file.exists() for file in files] == [False] + [True] * (len(files) - 1)
+
+
+def test_there_are_seven_worked_examples():
+    assert len(SECTIONS) == 7
+
+
+def test_a_check_a_section_and_a_command_are_where_users_look(copy, iris_model, tmp_path):
+    iris_model.save(tmp_path / "model")
+    table = load_iris(as_frame=True).frame
+    pd.concat([table] * 4).to_csv(tmp_path / "same.csv", index=False)
+    table.to_csv(tmp_path / "test.csv", index=False)
+    model, page = str(tmp_path / "model"), tmp_path / "report.html"
+    assert in_copy(copy, BACOUN, "classes", model).split() == ["0", "1", "2"]
+    said = in_copy(copy, BACOUN, "check", model, str(tmp_path / "same.csv"), "--json")
+    assert " % of the rows are copies of others in this table." in said
+    report = ("report", model, str(tmp_path / "test.csv"), "--target", "target", "--out", str(page))
+    in_copy(copy, BACOUN, *report)
+    assert re.search(r"150\srows; their mean confidence is \S+\s%", page.read_text())
+
+
+def test_a_dialect_is_served_and_documented(copy, iris_model, tmp_path):
+    iris_model.save(tmp_path / "iris")
+    row = load_iris(as_frame=True).data.head(1).to_json(orient="records", lines=True)
+    with running(tmp_path / "iris", "--no-playground", PYTHONPATH=str(copy)) as server:
+        address = f"{server.address}/v1/models/iris/lines"
+        answer = httpx.post(address, content=row, headers={"Content-Type": "application/x-ndjson"})
+        documented = httpx.get(f"{server.address}/openapi.json").json()["paths"]
+    assert json.loads(answer.text)["prediction"] == 0
+    assert "/v1/models/{name}/lines" in documented
 
 
 def test_a_boundary_sampler_is_known_by_its_name(added, fast, moons, tmp_path):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from scipy.stats import binom
@@ -77,10 +77,18 @@ explains. Convert it back.
         name = column.name
         if name not in moved:
             findings += ColumnCheck(column, frame[name], cells[name], alpha).findings()
-    findings += _constants(profile, frame)
-    if len(used) == len(profile.used):
-        findings += _copies(profile, cells, len(frame))
+    compared = Compared(profile, frame, cells)
+    for check in TABLE_CHECKS.values():
+        findings += check(compared)
     return most_serious_first(findings)
+
+
+class Compared(NamedTuple):
+    """A new table beside the training table: what a check of a whole table is given."""
+
+    profile: TableProfile
+    frame: pd.DataFrame
+    cells: Mapping[str, Cells]  # of the columns that the model uses, by name
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -225,7 +233,8 @@ def _moved_findings(profile: TableProfile, moved: Mapping[str, str]) -> Iterator
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def _constants(profile: TableProfile, frame: pd.DataFrame) -> Iterator[Finding]:
+def _constants(compared: Compared) -> Iterator[Finding]:
+    profile, frame, _ = compared
     for column in profile.columns:
         if column.is_used or column.name not in frame or len(column.counts) != 1:
             continue
@@ -243,8 +252,11 @@ def _constants(profile: TableProfile, frame: pd.DataFrame) -> Iterator[Finding]:
             )
 
 
-def _copies(profile: TableProfile, cells: Mapping[str, Cells], n_rows: int) -> Iterator[Finding]:
+def _copies(compared: Compared) -> Iterator[Finding]:
     """Copies of training rows, if there are more than among the training rows themselves."""
+    (profile, _, cells), n_rows = compared, len(compared.frame)
+    if len(cells) < len(profile.used):
+        return
     known = profile.copies(cells[column.name] for column in profile.used)
     before = max((column.n_rows for column in profile.columns), default=0)
     expected = max(profile.repeated, 0.1 / max(before, 1)) * profile.hashed
@@ -256,3 +268,9 @@ def _copies(profile: TableProfile, cells: Mapping[str, Cells], n_rows: int) -> I
             "duplicates",
             f"{share} of the rows are copies of training rows; scores on them look too good.",
         )
+
+
+TABLE_CHECKS: dict[str, Callable[[Compared], Iterable[Finding]]] = {
+    "constants": _constants,
+    "copies": _copies,
+}
