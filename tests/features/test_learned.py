@@ -398,9 +398,7 @@ def test_many_numbers_are_hidden_half_of_the_time_in_training(n_inputs, rate):
     for n_categories in (None, [0] * n_inputs + [2]):
         rows = points if n_categories is None else torch.cat([points, labels[:, None]], dim=1)
         features = LearnedFeatures(epochs=1, hidden=(8,))
-        features.fit(
-            rows, labels, n_categories=n_categories, generator=torch.Generator().manual_seed(0)
-        )
+        features.fit(rows, labels, FitContext(n_categories=n_categories, generator=generator(0)))
         inputs = features.module_[0][0]
         found = inputs if n_categories is None else inputs.number_dropout
         assert getattr(found, "rate", 0.0) == rate

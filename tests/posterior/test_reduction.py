@@ -95,7 +95,7 @@ def test_many_directions_that_the_labels_pull_together_are_not_dropped_one_by_on
     asked = torch.tensor([[0.5], [1.0], [3.0]], dtype=torch.float64) * pull / pull.norm()
     loose, exact = (
         Laplace(prior_scale=1.0, n_draws=2000, tol=tol, fit_intercept=False).fit(
-            features, labels, generator=torch.Generator().manual_seed(1)
+            features, labels, FitContext(generator=torch.Generator().manual_seed(1))
         )
         for tol in (0.01, 0.0)
     )
