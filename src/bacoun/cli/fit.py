@@ -64,8 +64,7 @@ def fit(
         bool, typer.Option("--per-class", help="Guarantee --false-alarm in each predicted class.")
     ] = False,
     sample_rows: Annotated[
-        int,
-        typer.Option(min=1, help="Parquet: training rows that flows and networks learn from."),
+        int, typer.Option(min=1, help="Parquet: training rows that flows and networks learn from.")
     ] = 500_000,
     workers: Annotated[
         int | None,

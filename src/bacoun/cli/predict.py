@@ -38,8 +38,7 @@ def predict(
         bool, typer.Option("--json", help="Print a JSON object for each row; null is infinite.")
     ] = False,
     because: Annotated[
-        bool,
-        typer.Option(help="Say in words why a row is deferred; takes milliseconds for each."),
+        bool, typer.Option(help="Say in words why a row is deferred; takes milliseconds for each.")
     ] = True,
     escape_formulas: Annotated[
         bool,
@@ -50,8 +49,7 @@ def predict(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Worker processes to start on this machine, by Dask."),
+        int | None, typer.Option(min=1, help="Worker processes to start on this machine, by Dask.")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a running Dask scheduler, to use its workers.")

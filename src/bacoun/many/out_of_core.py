@@ -223,9 +223,7 @@ class FileFeatures:
     engine: Engine
 
     def reduce(
-        self,
-        function: Callable[[Tensor, Tensor], Result],
-        merge: Callable[[list[Result]], Result],
+        self, function: Callable[[Tensor, Tensor], Result], merge: Callable[[list[Result]], Result]
     ) -> Result:
         """Merge the results of `function` on features (n, L) and labels (n,) of each chunk."""
         task = partial(_reduced, source=self.source, function=function, merge=merge)

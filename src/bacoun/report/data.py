@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from sklearn.decomposition import PCA
 
 from bacoun.columns.column import Column
 from bacoun.deferral import DeferralRule
@@ -70,8 +71,10 @@ def report_data(
     """
     classes = tuple(str(label) for label in model.classes)
     truth = _labels(test, target or model.target, classes, required=target is not None)
-    scored = replace(_score(model, _features(test, model.target, target)), truth=truth)
-    scored_ood = None if ood is None else _score(model, _features(ood, model.target, target))
+    inputs = [_features(table, model.target, target) for table in (test, ood) if table is not None]
+    scored, *others = (model.score_rows([table])[0] for table in inputs)
+    scored_ood = next(iter(others), None)
+    scored = replace(scored, truth=truth)
     points = [model.coordinates(rows) for rows in (scored, scored_ood) if rows is not None]
     components, explained_variance = _principal_components(points[0])
     return ReportData(
@@ -85,18 +88,13 @@ def report_data(
         test=scored,
         ood=scored_ood,
         calibration={name: model.calibration[name] for name in ("ood_score", "total")},
-        unfamiliar=_explain_unfamiliar(model, scored, _least_familiar(scored)),
-        ambiguous=_explain_ambiguous(model, scored, _highest(scored.evaluation.aleatoric)),
+        unfamiliar=_explain_unfamiliar(model, scored),
+        ambiguous=_explain_ambiguous(model, scored),
         columns={column.name: column for column in model.profile.used},
         on_map=[rows @ components.T for rows in points],
         explained_variance=explained_variance,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
-
-
-def _score(model: TableModel, frame: pd.DataFrame) -> ScoredRows:
-    (scored,) = model.score_rows([frame])
-    return scored
 
 
 def _labels(
@@ -145,8 +143,6 @@ def _features(frame: pd.DataFrame, *targets: str | None) -> pd.DataFrame:
 
 def _principal_components(points: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
     """Two directions (2, D) and their shares of the variance; 0 where there is no variance."""
-    from sklearn.decomposition import PCA
-
     components, shares = np.zeros((2, points.shape[1])), np.zeros(2)
     if np.ptp(points, axis=0).any():
         pca = PCA(n_components=min(2, *points.shape), random_state=0).fit(points)
@@ -155,36 +151,24 @@ def _principal_components(points: np.ndarray) -> tuple[np.ndarray, tuple[float, 
     return components, (float(shares[0]), float(shares[1]))
 
 
-def _highest(scores: np.ndarray) -> list[int]:
-    """Rows of the highest scores, highest first; of equal ones the earlier."""
-    return np.argsort(-scores, kind="stable")[:_LISTED].tolist()
-
-
-def _least_familiar(scored: ScoredRows) -> list[int]:
-    """Rows to list as unfamiliar: those that are first, then by their score."""
+def _explain_unfamiliar(model: TableModel, scored: ScoredRows) -> dict[int, Explanation]:
+    """Why rows are unfamiliar; then, by score, what is least likely in those that are not."""
     order = np.lexsort([-scored.evaluation.ood_score, scored.reason != "unfamiliar"])
-    return order[:_LISTED].tolist()
-
-
-def _explain_unfamiliar(
-    model: TableModel, scored: ScoredRows, rows: list[int]
-) -> dict[int, Explanation]:
-    """Why some rows are unfamiliar, or what is least likely in those that are not."""
-    listed = scored.take(np.array(rows))
+    rows = order[:_LISTED]
+    listed = scored.take(rows)
     # By a rule that finds nothing familiar, no repairs suffice and all columns are ranked.
     strict = replace(model.rule, ood_threshold=-math.inf, class_thresholds=None)
     ranked = replace(model, rule=strict).explain_rows(listed.decided(strict))
     pairs = zip(model.explain_rows(listed), ranked, strict=True)
     explained = [own if own.reason == "unfamiliar" else other for own, other in pairs]
-    return dict(zip(rows, explained, strict=True))
+    return dict(zip(rows.tolist(), explained, strict=True))
 
 
-def _explain_ambiguous(
-    model: TableModel, scored: ScoredRows, rows: list[int]
-) -> dict[int, Explanation]:
-    """The two most likely classes of some rows, and the columns between them."""
-    explained = model.explainer.ambiguous(scored.take(np.array(rows)))
-    return dict(zip(rows, explained, strict=True))
+def _explain_ambiguous(model: TableModel, scored: ScoredRows) -> dict[int, Explanation]:
+    """The two most likely classes of the most ambiguous rows, and the columns between them."""
+    rows = np.argsort(-scored.evaluation.aleatoric, kind="stable")[:_LISTED]
+    explained = model.explainer.ambiguous(scored.take(rows))
+    return dict(zip(rows.tolist(), explained, strict=True))
 
 
 def _convergence_warning(health: Any) -> str:

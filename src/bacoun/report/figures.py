@@ -37,21 +37,20 @@ def uncertainty_plot(data: ReportData, thresholds: Thresholds) -> Plot:
         some, other = _sample(len(data.ood)), data.ood.evaluation
         plot.dots(other.aleatoric[some], other.epistemic[some], "outside")
     some = _sample(len(test))
-    right = np.full(len(test), True) if test.correct is None else test.correct
+    predicted = test.predicted
+    truth = predicted if test.truth is None else test.truth
+    right = predicted == truth
     good, bad = some[right[some]], some[~right[some]]
     plot.dots(said.aleatoric[good], said.epistemic[good], "right")
-    names = [_named(data, row) for row in bad.tolist()]
+    names = [
+        f"row {row + 1:,}: predicted {data.classes[k]}, label {data.classes[label]}"
+        for row, k, label in zip(bad.tolist(), predicted[bad], truth[bad], strict=True)
+    ]
     plot.crosses(said.aleatoric[bad], said.epistemic[bad], "wrong", names)
     if thresholds.total is not None and thresholds.total > plot.x.low:
         aleatoric = np.geomspace(plot.x.low, min(thresholds.total, plot.x.high), 200)
         plot.line(aleatoric, thresholds.total - aleatoric, "limit")
     return plot
-
-
-def _named(data: ReportData, row: int) -> str:
-    assert data.test.truth is not None  # for mypy: only errors are named
-    predicted, label = (data.classes[each[row]] for each in (data.test.predicted, data.test.truth))
-    return f"row {row + 1:,}: predicted {predicted}, label {label}"
 
 
 def ood_score_plot(data: ReportData, thresholds: Thresholds) -> Plot:
@@ -118,11 +117,11 @@ def risk_plot(test: ScoredRows) -> Plot | None:
 
 
 class Map(NamedTuple):
-    """All rows on a plane: the plot, the upper ends of its shades, and rows beyond the frame."""
+    """All rows on a plane."""
 
     plot: Plot
-    shades: list[float]
-    n_outside: int
+    shades: list[float]  # their upper ends
+    n_outside: int  # rows beyond the frame
 
 
 def row_map(data: ReportData) -> Map:

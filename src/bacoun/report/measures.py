@@ -34,23 +34,15 @@ class Tally(NamedTuple):
 
 
 def outcomes(scored: ScoredRows, among: np.ndarray | None = None) -> dict[str, Tally]:
-    """What the deferral rule does with the rows, or with some of them.
-
-    Returns
-    -------
-    dict of Tally
-        "accepted", "unfamiliar", "ambiguous" and "all".
-    """
+    """Rows, or some of them, that are "accepted", "unfamiliar" or "ambiguous", and "all"."""
     among = np.full(len(scored), True) if among is None else among
-    chosen = {name: among & (scored.reason == name) for name in ("", "unfamiliar", "ambiguous")}
+    reasons = {"accepted": "", "unfamiliar": "unfamiliar", "ambiguous": "ambiguous"}
+    chosen = {name: among & (scored.reason == reason) for name, reason in reasons.items()}
+    right = scored.correct
     return {
-        name or "accepted": _tally(scored, rows) for name, rows in (chosen | {"all": among}).items()
+        name: Tally(int(rows.sum()), len(scored), None if right is None else int(right[rows].sum()))
+        for name, rows in (chosen | {"all": among}).items()
     }
-
-
-def _tally(scored: ScoredRows, rows: np.ndarray) -> Tally:
-    right = None if scored.correct is None else int(scored.correct[rows].sum())
-    return Tally(int(rows.sum()), len(scored), right)
 
 
 class Thresholds(NamedTuple):
@@ -63,13 +55,8 @@ class Thresholds(NamedTuple):
     @classmethod
     def of(cls, rule: DeferralRule) -> Thresholds:
         """Read them from a rule."""
-        total = rule.total_threshold
-        by_class = sorted((rule.class_thresholds or {}).values())
-        return cls(_finite(rule.ood_threshold), _finite(total), by_class)
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
+        ends = [None if math.isinf(t) else t for t in (rule.ood_threshold, rule.total_threshold)]
+        return cls(*ends, by_class=sorted((rule.class_thresholds or {}).values()))
 
 
 class ConfidenceBin(NamedTuple):
@@ -84,10 +71,11 @@ def accuracy(test: ScoredRows) -> dict[str, float | None]:
     """How good the probabilities of all rows are: AUC, ECE and log loss; empty without labels."""
     if test.truth is None:
         return {}
+    said = test.evaluation.probabilities, test.truth
     return {
-        "auc": class_auc(test.evaluation.probabilities, test.truth),
-        "ece": scores.expected_calibration_error(test.evaluation.probabilities, test.truth, _BINS),
-        "log_loss": scores.negative_log_likelihood(test.evaluation.probabilities, test.truth),
+        "auc": class_auc(*said),
+        "ece": scores.expected_calibration_error(*said, _BINS),
+        "log_loss": scores.negative_log_likelihood(*said),
     }
 
 
@@ -106,11 +94,7 @@ def class_auc(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
 
 
 def reliability(test: ScoredRows) -> list[ConfidenceBin]:
-    """Bins of confidence that hold rows, as `expected_calibration_error` makes them.
-
-    The mean gap between confidence and accuracy, weighted by rows, is that error. Empty without
-    labels.
-    """
+    """The bins of `expected_calibration_error` that hold rows; empty without labels."""
     right, confidence = test.correct, test.evaluation.probabilities.max(axis=1)
     if right is None:
         return []
@@ -134,16 +118,13 @@ def detection(test: ScoredRows, ood: ScoredRows | None) -> dict[str, Detection]:
     if ood is None:
         return {}
     inside, outside = test.evaluation, ood.evaluation
-    pairs = {
-        "ood_score": (inside.ood_score, outside.ood_score),
-        "epistemic": (inside.epistemic, outside.epistemic),
-        "total": (inside.total, outside.total),
-    }
+    names = ("ood_score", "epistemic", "total")
+    pairs = {name: (vars(inside)[name], vars(outside)[name]) for name in names}
     if inside.log_density is not None and outside.log_density is not None:
         pairs["negative log density"] = (-inside.log_density, -outside.log_density)
-    measures = (scores.auroc, scores.fpr_at_tpr, scores.aupr)
     return {
-        name: Detection(*(measure(*pair) for measure in measures)) for name, pair in pairs.items()
+        name: Detection(scores.auroc(*pair), scores.fpr_at_tpr(*pair), scores.aupr(*pair))
+        for name, pair in pairs.items()
     }
 
 

@@ -25,15 +25,16 @@ def render_page(data: ReportData) -> str:
     """The page as text."""
     css, js, templates = resource("page.css"), resource("page.js"), environment("bacoun.report")
     known = shared(data)
-
-    def written(name: str) -> str:
-        template = templates.get_template(f"sections/{name}.html.j2")
-        return template.render(known | SECTIONS[name].values(data))
-
+    written = {
+        name: templates.get_template(f"sections/{name}.html.j2").render(
+            known | section.values(data)
+        )
+        for name, section in SECTIONS.items()
+    }
     return templates.get_template("page.html.j2").render(
         data=data,
         titles={name: section.title for name, section in SECTIONS.items()},
-        sections={name: written(name) for name in SECTIONS},
+        sections=written,
         css=css,
         js=js,
         policy=content_policy(css, js),
@@ -80,10 +81,7 @@ def resource(name: str) -> str:
 
 
 def content_policy(css: str, js: str) -> str:
-    """A policy by which the browser runs this style and this script only.
-
-    Even if something else got into the page.
-    """
+    """A policy by which the browser runs this style and script only, whatever else is there."""
     return f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(js)}"
 
 

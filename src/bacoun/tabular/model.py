@@ -14,7 +14,7 @@ import torch
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns.checks import Finding, check_table
 from bacoun.columns.column import Column
-from bacoun.columns.frames import as_pandas, like
+from bacoun.columns.frames import as_pandas, like, table_checksum
 from bacoun.columns.profile import TableProfile
 from bacoun.columns.reading import listed
 from bacoun.deferral import DeferralRule
@@ -37,28 +37,6 @@ from bacoun.tabular.splitting import Sampled, Split, check_settings, split_colum
 class TableModel:
     """A classifier for tables, with the encoding of its columns and its deferral rule.
 
-    Attributes
-    ----------
-    classifier : BaCOUnClassifier
-        Fitted on the encoded training rows.
-    encoder : TableEncoder
-        Turns tables into features.
-    rule : DeferralRule
-        Calibrated on rows that were held out from training.
-    target : str
-        Name of the column with the labels.
-    facts : dict
-        Plain values: number of rows, classes, quality on the calibration rows, dropped columns.
-    made : dict of str
-        When it was "fitted", and "with" which library versions.
-    calibration : dict of ndarray of shape (n_calibration,)
-        "ood_score" of the calibration rows, +inf for an unseen category, their "total" uncertainty,
-        and whether the prediction was "correct".
-    neighborhood : Neighborhood
-        Up to 10,000 of the rows, to notice others that are far from all of them.
-    replacements : Replacements
-        What columns may be replaced by, to explain why a row is unfamiliar.
-
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -70,14 +48,23 @@ class TableModel:
     """
 
     classifier: BaCOUnClassifier
+    """Fitted on the encoded training rows."""
     encoder: TableEncoder
+    """Turns tables into features."""
     rule: DeferralRule
+    """Calibrated on rows that were held out from training."""
     target: str
+    """Name of the column with the labels."""
     facts: Mapping[str, Any]
+    """Number of rows, classes, quality on the calibration rows, dropped columns: plain values."""
     made: Mapping[str, str]
+    """When it was "fitted", and "with" which library versions."""
     calibration: Mapping[str, np.ndarray]
+    """Of its rows (n,): "ood_score", +inf if unseen; "total" uncertainty; whether "correct"."""
     neighborhood: Neighborhood
+    """Up to 10,000 of the rows, to notice others that are far from all of them."""
     replacements: Replacements
+    """What columns may be replaced by, to explain why a row is unfamiliar."""
 
     @classmethod
     def fit(
@@ -153,7 +140,6 @@ class TableModel:
         split = Split.of(
             table, labels, calibration_share, random_state, group, time, impute, sampled
         )
-
         no_inputs = split_columns(group, time)
         held_out = table.iloc[split.held_out].drop(columns=no_inputs)
         encoder = TableEncoder()
@@ -175,10 +161,9 @@ class TableModel:
         rule, error_bound = scored.calibrate(
             max_error, false_alarm=false_alarm, per_class=per_class, confidence=confidence
         )
-
-        settings: dict[str, Any] = {"error_bound": error_bound, "seed": random_state}
-        settings |= {"impute": impute, "quick": quick}
-        facts = describe(frame, labels, split, encoder, scored, settings)
+        facts = describe(frame, labels, split, encoder, scored)
+        facts |= {"error_bound": error_bound, "seed": random_state}
+        facts |= {"impute": impute, "quick": quick, "data_digest": table_checksum(frame)}
         facts |= {} if sampled is None else sampled.facts
         known = np.concatenate([points, features[~unseen]])
         profile, share = encoder.profile_, len(split.train) / facts["training_rows"]
@@ -282,16 +267,11 @@ class TableModel:
         """Score several tables in one pass, which is faster than one after the other."""
         encoded = [self.encoder.transform_with_unseen(frame) for frame in frames]
         features, unseen = (np.concatenate(parts) for parts in zip(*encoded, strict=True))
-        placeholder = pd.DataFrame(index=range(len(features)))
-        scored = ScoredRows.of(
-            self.classifier, placeholder, features, unseen, self.neighborhood
-        ).decided(self.rule)
-        ends = np.cumsum([len(frame) for frame in frames])
-        parts = np.split(np.arange(len(features)), ends[:-1])
-        return [
-            replace(scored.take(rows), frame=frame)
-            for rows, frame in zip(parts, frames, strict=True)
-        ]
+        empty = pd.DataFrame(index=range(len(features)))
+        scored = ScoredRows.of(self.classifier, empty, features, unseen, self.neighborhood)
+        scored, ends = scored.decided(self.rule), np.cumsum([len(frame) for frame in frames])
+        parts = zip(np.split(np.arange(len(features)), ends[:-1]), frames, strict=True)
+        return [replace(scored.take(rows), frame=frame) for rows, frame in parts]
 
     def explain(self, frame: Any) -> list[Explanation]:
         """Why each row of `frame` is deferred.
@@ -388,5 +368,8 @@ class TableModel:
 
 def _sizes(classifier: BaCOUnClassifier, encoder: TableEncoder) -> list[int]:
     """Number of categories of each feature: 0 if it is continuous, -1 if it only says "missing"."""
-    sizes = classifier.n_categories_ or [0] * len(encoder.feature_names_)
-    return [-1 if k in encoder.gap_features_ else size for k, size in enumerate(sizes)]
+    sizes = list(classifier.n_categories_ or [0] * len(encoder.feature_names_))
+    for column, where in zip(encoder.columns_, encoder.places, strict=True):
+        if column.gaps and not column.levels:
+            sizes[where[-1]] = -1
+    return sizes

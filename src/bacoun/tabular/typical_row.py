@@ -27,10 +27,9 @@ def typical_row(model: TableModel) -> dict[str, Any]:
 
 
 def _middle(column: Column, features: np.ndarray) -> Any:
-    if column.levels or column.gaps:
-        gap = features[:, -1] == (len(column.levels) if column.levels else 1)
-        if gap.mean() > 0.5:
-            return None
+    gap = features[:, -1] == (len(column.levels) or 1)
+    if (column.levels or column.gaps) and gap.mean() > 0.5:
+        return None
     if column.levels:
         codes, counts = np.unique(features[:, 0].astype(int), return_counts=True)
         return column.decode(np.array([codes[counts.argmax()]]))
