@@ -29,12 +29,7 @@ def _contents(context: typer.Context) -> None:
 def main(arguments: Sequence[str] | None = None, app: typer.Typer = app) -> None:
     """Run a command line; an error is one line on stderr and exit code 2.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The arguments after the program name; None: those of the process.
-    app : typer.Typer
-        The commands; by default those of `bacoun`.
+    The `arguments` follow the program's name; None: those of the process. `app` has the commands.
     """
     try:
         code = app(arguments, standalone_mode=False)

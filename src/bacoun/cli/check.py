@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 if TYPE_CHECKING:
     from bacoun.columns.checks.findings import Finding
 
 
 def check(
-    model: Annotated[Path, typer.Argument(help="Folder that bacoun fit wrote.")],
-    new: Annotated[Path, typer.Argument(help="Table to check: .csv, .tsv or .parquet.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    model: Annotated[Path, Argument(help="Folder that bacoun fit wrote.")],
+    new: Annotated[Path, Argument(help="Table to check: .csv, .tsv or .parquet.")],
+    as_json: Annotated[bool, Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Say what is different about a table before it is scored: columns, units, gaps, categories.
 

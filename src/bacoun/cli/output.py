@@ -7,6 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import typer
+
+
+def say(message: str) -> None:
+    """Say something beside the answer, on stderr."""
+    typer.echo(f"bacoun: {message}", err=True)
+
 
 def check_out(out: Path, overwrite: bool, *, is_model: bool = False) -> None:
     """Refuse a file, or the folder of a model, that cannot be written to `out`."""

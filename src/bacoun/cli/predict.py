@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from bacoun.cli.output import check_out, row_progress
+from bacoun.cli.output import check_out, row_progress, say
 from bacoun.cli.predict_many import is_many, predict_many, refuse_both
 
 if TYPE_CHECKING:
@@ -21,38 +22,38 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Folder that bacoun fit wrote.")],
+    model: Annotated[Path, Argument(help="Folder that bacoun fit wrote.")],
     new: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="Table to score: .csv, .tsv or .parquet. Or a pattern of Parquet files in quotes."
         ),
     ],
     out: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="File to write, in the same format as the table. Of a pattern: folder for parts."
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each row; null is infinite.")
+        bool, Option("--json", help="Print a JSON object for each row; null is infinite.")
     ] = False,
     because: Annotated[
-        bool, typer.Option(help="Say in words why a row is deferred; takes milliseconds for each.")
+        bool, Option(help="Say in words why a row is deferred; takes milliseconds for each.")
     ] = True,
     escape_formulas: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--escape-formulas",
             help="For spreadsheets: put ' before text that starts with =, +, - or @.",
         ),
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file.")] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes to start on this machine, by Dask.")
+        int | None, Option(min=1, help="Worker processes to start on this machine, by Dask.")
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a running Dask scheduler, to use its workers.")
+        str | None, Option(help="Address of a running Dask scheduler, to use its workers.")
     ] = None,
 ) -> None:
     """Score a table of any size: add predictions, uncertainties and decisions.
@@ -72,26 +73,21 @@ def predict(
         refuse_both(workers, scheduler)
         if escape_formulas:
             raise ValueError("--escape-formulas is for text tables; many files become Parquet.")
-        predict_many(model, new, _folder(out, as_json, overwrite), because, workers, scheduler)
+        if out is None or as_json:
+            raise ValueError(
+                "many files are scored into a folder; give --out FOLDER, without --json. The "
+                "summary is written there as JSON."
+            )
+        if overwrite:
+            raise ValueError(
+                "--overwrite replaces a file; finished parts in the folder --out are kept. Remove "
+                "the folder to score all again."
+            )
+        predict_many(model, new, out, because, workers, scheduler)
     else:
         file = None if out is None else Path(out)
         _check_options(file, Path(new), as_json, escape_formulas, overwrite)
         _predict_one(model, Path(new), file, because, escape_formulas)
-
-
-def _folder(out: str | None, as_json: bool, overwrite: bool) -> str:
-    """The folder for the parts of many files."""
-    if out is None or as_json:
-        raise ValueError(
-            "many files are scored into a folder; give --out FOLDER, without --json. The summary "
-            "is written there as JSON."
-        )
-    if overwrite:
-        raise ValueError(
-            "--overwrite replaces a file; finished parts in the folder --out are kept. Remove the "
-            "folder to score all again."
-        )
-    return out
 
 
 def _predict_one(
@@ -105,22 +101,15 @@ def _predict_one(
 
     fitted = TableModel.load(model)
     fitted.refuse_taken(survey.columns, f"'{new}'")
-    chunks = _checked(fitted, _chunks(new, survey))
-    if out is None:
-        _print_scores(fitted, chunks, because)
-    else:
+    chunks = _chunks(fitted, new, survey)
+    if out is not None:
         _write_scores(fitted, chunks, because, out, survey.delimiter or ",", escape_formulas)
-
-
-def _checked(model: TableModel, chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """The chunks; after the last one, says what is different about the first."""
-    from bacoun.columns.checks import summary
-
-    first = next(chunks)
-    yield first
-    yield from chunks
-    for line in summary(model.check(first)):
-        typer.echo(f"bacoun: {line}", err=True)
+        return
+    for frame in chunks:
+        scored = fitted.typed(frame).join(fitted.score(frame, because))
+        for row in scored.astype(object).to_dict(orient="records"):
+            plain = {name: _finite_or_none(value) for name, value in row.items()}
+            typer.echo(json.dumps(plain, default=str))
 
 
 def _check_options(
@@ -172,24 +161,21 @@ def _write_scores(
         written.result()
 
 
-def _print_scores(model: TableModel, chunks: Iterator[pd.DataFrame], because: bool) -> None:
-    for frame in chunks:
-        scored = model.typed(frame).join(model.score(frame, because))
-        for row in scored.astype(object).to_dict(orient="records"):
-            plain = {name: _finite_or_none(value) for name, value in row.items()}
-            typer.echo(json.dumps(plain, default=str))
-
-
 def _finite_or_none(value: object) -> object:
     """JSON has neither NaN nor infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _chunks(new: Path, survey: Survey) -> Iterator[pd.DataFrame]:
-    """The table in chunks, with a progress bar on a terminal."""
+def _chunks(model: TableModel, new: Path, survey: Survey) -> Iterator[pd.DataFrame]:
+    """The table in chunks, with progress; after the last, what is different in the first."""
+    from bacoun.columns.checks import summary
     from bacoun.tabular import stream_table
 
+    first = None
     with row_progress(survey.n_rows) as add:
         for frame in stream_table(new, survey=survey):
+            first = frame if first is None else first
             yield frame
             add(len(frame))
+    for line in [] if first is None else summary(model.check(first)):
+        say(line)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
 
-from bacoun.cli.output import row_progress
-
-if TYPE_CHECKING:
-    from bacoun.many.predict import Plan, Summary
+from bacoun.cli.output import row_progress, say
 
 
 def is_many(new: str) -> bool:
@@ -45,42 +42,32 @@ def predict_many(
     scorer.model  # noqa: B018  a damaged model is refused before workers are started
     with open_engine(scheduler, workers) as engine:
         if engine.dashboard:
-            _say(f"dashboard: {engine.dashboard}")
+            say(f"dashboard: {engine.dashboard}")
         work = plan(scorer, files, out, engine)
-        _say_what_is_there(work, out)
-        with row_progress(work.n_rows) as add:
-            summary = score_files(work, engine, lambda group: add(group.n_rows))
-    for line in in_lines(summary.findings):
-        _say(line)
-    typer.echo("\n".join(_lines(summary, len(work.groups), out)))
+        if work.n_done:
+            say(f"{work.n_done:,} of {len(work.groups):,} parts are there already.")
+        if work.others:
+            say(
+                f"note: '{out}' also holds {len(work.others):,} other parts: of another model, of "
+                "other options or of files that changed. They are left as they are; summary.json "
+                "lists the parts of this run."
+            )
+        with row_progress(sum(group.n_rows for group in work.groups)) as add:
+            found, findings = score_files(work, engine, lambda group: add(group.n_rows))
+    for line in in_lines(findings):
+        say(line)
+    typer.echo("\n".join(_lines(found, len(work.groups), out)))
 
 
-def _say_what_is_there(work: Plan, out: str) -> None:
-    if work.n_done:
-        _say(f"{work.n_done:,} of {len(work.groups):,} parts are there already.")
-    if work.others:
-        _say(
-            f"note: '{out}' also holds {len(work.others):,} other parts: of another model, of "
-            "other options or of files that changed. They are left as they are; summary.json "
-            "lists the parts of this run."
-        )
-
-
-def _say(message: str) -> None:
-    typer.echo(f"bacoun: {message}", err=True)
-
-
-def _lines(summary: Summary, n_parts: int, out: str) -> list[str]:
+def _lines(found: dict[str, Any], n_parts: int, out: str) -> list[str]:
     """The summary in a few aligned lines."""
-    found = summary.to_dict()
     rows, accepted = found["rows"], found["accepted"]
     reasons = {f"  {reason}": n for reason, n in found["deferred"].items()}
     shares = {"accepted": accepted, "deferred": rows - accepted} | reasons
-    lines = [f"{name:<12}{n:>15,}  {n / rows:7.2%}" for name, n in shares.items()]
     classes = ", ".join(f"{label} {share:.1%}" for label, share in found["class_shares"].items())
     return [
         f"{'rows':<12}{rows:>15,}  in {n_parts:,} parts",
-        *lines,
+        *(f"{name:<12}{n:>15,}  {n / rows:7.2%}" for name, n in shares.items()),
         f"predicted: {classes}",
         f"{out}: the parts, and summary.json",
     ]

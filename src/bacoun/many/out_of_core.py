@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from inspect import signature
@@ -33,7 +33,7 @@ from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.checksums import checksum
 from bacoun.files.model_folder import read_checksum, read_folder, write_folder
 from bacoun.fitting import Fit
-from bacoun.many.cluster import Engine, Result, ThisProcess
+from bacoun.many.cluster import Engine, Result
 from bacoun.many.parts import RowGroup, located
 from bacoun.many.predict import find_files, survey_files
 from bacoun.many.sketch import Sampling, Sketch
@@ -88,7 +88,7 @@ def fit_files(
     settings
         Arguments of `TableModel.fit`. `time` needs all rows in memory.
     """
-    engine = engine or ThisProcess()
+    engine = engine or Engine()
     signature(TableModel.fit).bind(None, target, **settings)  # a misspelled one is refused now
     check_settings(**settings)
     if sample_rows < 1:
@@ -124,12 +124,11 @@ def fit_files(
         def fit_classifier(
             classifier: BaCOUnClassifier,
             encoder: TableEncoder,
-            points: np.ndarray,
-            labels: np.ndarray,
-            checkpoint: str | os.PathLike[str] | Checkpoint | None,
+            *sample: np.ndarray,
+            checkpoint: Any,
         ) -> None:
             sample_of = [places, sampling]  # the same rows, wherever their features are computed
-            fit = Fit(classifier, points, labels, checkpoint=checkpoint, sample_of=sample_of)
+            fit = Fit(classifier, *sample, checkpoint=checkpoint, sample_of=sample_of)
             fit.learn_features()
             source = FeatureSource.of(classifier, encoder, sampling, folder)
             fit.infer_posterior(FileFeatures(places, sketch.n_training, source, engine))
@@ -160,13 +159,6 @@ def _read_all(files: Sequence[str]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table with the types of `read_table`, in place of those of Arrow."""
-    import pyarrow as pa
-
-    return pa.Table.from_pandas(frame, preserve_index=False).to_pandas(ignore_metadata=True)
-
-
 def _sketched(place: Place, sampling: Sampling) -> Sketch:
     with place.group.named():
         return Sketch.merge([Sketch.of(frame, sampling) for frame in place.frames()])
@@ -174,6 +166,8 @@ def _sketched(place: Place, sampling: Sampling) -> Sketch:
 
 def _sampled(sketch: Sketch) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The sampled and the held-out rows, and the arguments of `Sampled` but the last."""
+    import pyarrow as pa
+
     train, sampling = sketch.train, sketch.sampling
     drawn = label_values(train, sampling.target)
     rare = [label for label in sketch.labels if (drawn == label).sum() < MIN_ROWS]
@@ -186,8 +180,9 @@ def _sampled(sketch: Sketch) -> tuple[pd.DataFrame, dict[str, Any]]:
             f"{sketch.labels.total():,} rows in all. Raise sample_rows, merge classes, or leave it "
             "out."
         )
-    frame = _plain(pd.concat([train, sketch.held_out]))
-    rows = np.arange(len(frame))
+    rows = pa.Table.from_pandas(pd.concat([train, sketch.held_out]), preserve_index=False)
+    frame = rows.to_pandas(ignore_metadata=True)  # the types of `read_table`, not those of Arrow
+    places = np.arange(len(frame))
     inputs = frame.iloc[: len(train)].drop(columns=sampling.target)
     ids = find_ids(inputs) | {name: "id" for name in sampling.ids if inputs[name].is_unique}
     facts = {
@@ -197,20 +192,19 @@ def _sampled(sketch: Sketch) -> tuple[pd.DataFrame, dict[str, Any]]:
         "classes": {str(label): sketch.labels[label] for label in sorted(sketch.labels)},
         "data_digest": f"{sketch.digest:016x}",
     }
-    split = {"train": rows[: len(train)], "held_out": rows[len(train) :]}
+    split = {"train": places[: len(train)], "held_out": places[len(train) :]}
     return frame, {**split, "ids": ids, "facts": facts}
 
 
 @contextmanager
 def _scratch(checkpoint: str | os.PathLike[str] | Checkpoint | None) -> Iterator[Path]:
     """A folder for features: in that of the checkpoint, or a temporary one."""
-    with ExitStack() as stack:
-        if checkpoint is None:
-            yield Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        elif isinstance(checkpoint, Checkpoint):
-            yield checkpoint.folder.absolute() / _FOLDER
-        else:
-            yield Path(checkpoint).absolute() / _FOLDER
+    if checkpoint is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+    else:
+        saved = checkpoint.folder if isinstance(checkpoint, Checkpoint) else Path(checkpoint)
+        yield saved.absolute() / _FOLDER
 
 
 @dataclass(frozen=True)
@@ -242,27 +236,13 @@ def _reduced(
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """Computes the features of row groups, or reads what was computed before.
+    """Computes the features of row groups, or reads what was computed before."""
 
-    Attributes
-    ----------
-    sampling : Sampling
-        Which rows are held out, and where the labels are.
-    encoder : TableEncoder
-        Turns rows into points.
-    classes : ndarray of shape (K,)
-        The labels, in order.
-    folder : str
-        Where features are kept, and what extracts them; all workers must find it there.
-    checksum : str
-        Checksum of the extractor.
-    """
-
-    sampling: Sampling
+    sampling: Sampling  # which rows are held out, and where the labels are
     encoder: TableEncoder
-    classes: np.ndarray
-    folder: str
-    checksum: str
+    classes: np.ndarray  # the labels (K,), in order
+    folder: str  # of features, and of what extracts them; all workers must find it there
+    checksum: str  # of the extractor
 
     @classmethod
     def of(
@@ -276,8 +256,7 @@ class FeatureSource:
 
     def chunks(self, place: Place) -> Iterator[tuple[Tensor, Tensor]]:
         """Features (n, L) and labels (n,) of the training rows in each chunk of a row group."""
-        identity = [asdict(place.group), asdict(self.sampling), self.checksum]
-        name = checksum(identity)
+        name = checksum([asdict(place.group), asdict(self.sampling), self.checksum])
         n_chunks = -(-place.group.n_rows // rows_per_chunk(place.group.n_columns))
         paths = [Path(self.folder, f"{name}-{number}.safetensors") for number in range(n_chunks)]
         contents: Iterator[dict[str, Tensor]] = map(self._made, place.frames(), paths)

@@ -89,9 +89,8 @@ def survey_file(file: str) -> list[FileSurvey]:
     version = next((str(facts[name]) for name in _VERSIONS if facts.get(name)), "")
     with open_parquet(path, filesystem) as parquet:
         columns = tuple(parquet.schema_arrow.names)
-        sizes = [
-            parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)
-        ]
+        footer = parquet.metadata
+        sizes = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
     groups = [
         RowGroup(file, int(facts["size"]), version, number, n_rows, len(columns))
         for number, n_rows in enumerate(sizes)
@@ -116,32 +115,21 @@ class PartWriter:
         """Write the part of a row group, if it is not there, and count its decisions."""
         folder, filesystem = located(self.out)
         path = f"{folder}/{self.name(group)}"
-        counts = read_counts(path, filesystem, group.n_rows)
-        return self._write(group, path, filesystem) if counts is None else counts
-
-    def _write(self, group: RowGroup, path: str, filesystem: Any) -> Counts:
+        known = read_counts(path, filesystem, group.n_rows)
+        if known is not None:
+            return known
         counts: Counts = Counter()
         facts: dict[str, str] = {}
         with atomic_file(path, filesystem) as raw, parquet_writer(raw, facts) as write:
             for frame in group.frames():
                 with group.named():
                     scored = self.scorer.join(frame)
-                counts += count(scored)
+                sizes: Any = scored.groupby([*Outcome._fields]).size()
+                counts += Counter({Outcome(*map(str, key)): int(n) for key, n in sizes.items()})
                 write(scored)
             source = {"file": group.file, "row_group": group.number}
             facts[_KEY] = json.dumps(source | {"counts": [[*key, n] for key, n in counts.items()]})
         return counts
-
-
-def count(scored: pd.DataFrame) -> Counts:
-    """How many of the scored rows have each outcome."""
-    sizes: Any = scored.groupby([*Outcome._fields]).size()
-    return Counter({Outcome(*map(str, key)): int(n) for key, n in sizes.items()})
-
-
-def merge_counts(counts: Iterable[Counts]) -> Counts:
-    """The sum of several counts."""
-    return sum(counts, Counter())
 
 
 def read_counts(path: str, filesystem: Any, n_rows: int) -> Counts | None:

@@ -33,11 +33,6 @@ class Scorer:
         Add the column `because`, which says in words why a row is deferred. That takes a few
         milliseconds for each deferred row.
 
-    Attributes
-    ----------
-    checksum : str
-        Checksum of the saved model.
-
     Examples
     --------
     >>> import pickle, tempfile
@@ -54,6 +49,7 @@ class Scorer:
     path: str | os.PathLike[str]
     because: bool = True
     checksum: str = field(init=False)
+    """Checksum of the saved model."""
 
     def __post_init__(self) -> None:
         # Absolute, because a worker may have another working directory.

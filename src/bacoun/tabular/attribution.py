@@ -80,12 +80,10 @@ class Explainer:
         n_rows, n_columns = len(scored), len(self.replacements.places)
         current = scored.features.copy()
         wanted = np.ones((n_rows, n_columns), dtype=bool)
-        nothing = np.zeros(n_rows, dtype=bool)
-        only_unseen = self._is_familiar(replace(scored, unseen=nothing))
+        only_unseen = self._is_familiar(replace(scored, unseen=np.zeros(n_rows, dtype=bool)))
         codes = current[only_unseen][:, [where[0] for where in self.replacements.places]]
-        wanted[only_unseen] = (codes < 0) & [
-            bool(column.levels) for column in self.encoder.columns_
-        ]
+        is_category = [bool(column.levels) for column in self.encoder.columns_]
+        wanted[only_unseen] = (codes < 0) & is_category
         repairs: list[list[_Repair]] = [[] for _ in range(n_rows)]
         n_repairs = np.zeros(n_rows, dtype=int)
         first: tuple[np.ndarray, list[np.ndarray]] | None = None

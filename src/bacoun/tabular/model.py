@@ -9,7 +9,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import torch
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns.checks import Finding, check_table
@@ -31,6 +30,7 @@ from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
 from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.tabular.splitting import Sampled, Split, check_settings, split_columns
+from bacoun.tabular.typical_row import typical_row
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,8 @@ class TableModel:
             classifier.fit(points, labels[split.train], checkpoint=checkpoint)
         else:
             encoding = encoder.without_row_hashes()  # which are not sent to other processes
-            sampled.fit_classifier(classifier, encoding, points, labels[split.train], checkpoint)
+            sample = points, labels[split.train]
+            sampled.fit_classifier(classifier, encoding, *sample, checkpoint=checkpoint)
 
         classes = np.searchsorted(classifier.classes_, labels)
         scored = ScoredRows.of(classifier, held_out, features, unseen)
@@ -310,9 +311,7 @@ class TableModel:
 
     def typical_row(self) -> dict[str, Any]:
         """A row in the middle of the densest known ones, written as in a table."""
-        from bacoun.tabular.typical_row import typical_row  # which needs this class
-
-        return typical_row(self)
+        return typical_row(self.classifier, self.encoder, self.neighborhood)
 
     def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table, with numbers and booleans parsed from the text of a CSV; dates as they are."""
@@ -337,7 +336,7 @@ class TableModel:
             "target": self.target,
             "facts": dict(self.facts),
             "made": dict(self.made),
-            "calibration": {name: torch.tensor(each) for name, each in self.calibration.items()},
+            "calibration": to_state(self.calibration),
             "neighborhood": to_state(self.neighborhood),
             "replacements": to_state(self.replacements),
         }

@@ -63,9 +63,10 @@ class ScoredRows:
 
     def take(self, rows: np.ndarray) -> Self:
         """Some of the rows, by their indices."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        parts = {name: _take(value, rows) for name, value in own.items() if name != "classes"}
-        return replace(self, **parts)
+        said = {name: _take(column, rows) for name, column in vars(self.evaluation).items()}
+        names = ("frame", "features", "unseen", "outside", "reason", "truth")
+        parts = {name: _take(vars(self)[name], rows) for name in names}
+        return replace(self, evaluation=Evaluation(**said), **parts)
 
     # --- predictions and decisions ----------------------------------------------------------------
 
@@ -182,8 +183,5 @@ class ScoredRows:
 
 
 def _take(value: Any, rows: np.ndarray) -> Any:
-    if isinstance(value, Evaluation):
-        return Evaluation(**{name: _take(column, rows) for name, column in vars(value).items()})
-    if isinstance(value, pd.DataFrame):
-        return value.iloc[rows]
-    return None if value is None else value[rows]
+    some = value.iloc if isinstance(value, pd.DataFrame) else value
+    return None if some is None else some[rows]

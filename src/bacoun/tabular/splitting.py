@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,6 @@ from bacoun.columns.cells import Cells
 from bacoun.columns.type_inference import find_kind
 from bacoun.deferral.checks import as_share
 from bacoun.tabular.encoding import TableEncoder, find_ids
-
-if TYPE_CHECKING:
-    from bacoun.classifier import BaCOUnClassifier
 
 _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of most identical rows
 
@@ -30,8 +27,8 @@ class Sampled:
     held_out: np.ndarray  # and to calibrate on
     ids: Mapping[str, str]  # columns that only identify rows, as from find_ids
     facts: Mapping[str, Any]  # about all rows, in place of those about the sample
-    # fits a classifier to all rows, given the sampled points, their labels and the checkpoint
-    fit_classifier: Callable[[BaCOUnClassifier, TableEncoder, np.ndarray, np.ndarray, Any], None]
+    # fits a classifier to all rows, given encoder, sampled points, their labels and a checkpoint
+    fit_classifier: Callable[..., None]
 
 
 @dataclass(frozen=True)
