@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from bacoun.cli.output import check_out, say
+from bacoun.cli.output import check_page, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,9 +59,7 @@ def compare(
     from bacoun.tabular import read_table
 
     page = out or table.with_name(f"{table.stem}.compare.html")
-    if page.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--out must end in .html; got '{page}'. Rename it.")
-    check_out(page, overwrite)
+    check_page(page, overwrite)
     frame = read_table(table)
 
     from bacoun.columns.frames import table_checksum
@@ -189,8 +187,6 @@ def _show(summary: Summary, page: Path) -> None:
             best = max(values, key=lambda name: values[name])
             by_shift.add_row(shift, f"{ours:.3f}", f"{values[best]:.3f}", best)
     console.print(by_shift)
-    for sentence in summary.verdict:
-        console.print(sentence, highlight=False)
-    for run, message in summary.failed.items():
-        console.print(f"failed: {run}: {message}", highlight=False, markup=False)
-    console.print(f"wrote {page}", highlight=False, markup=False)
+    failed = [f"failed: {run}: {message}" for run, message in summary.failed.items()]
+    for line in [*summary.verdict, *failed, f"wrote {page}"]:
+        console.print(line, highlight=False, markup=False)

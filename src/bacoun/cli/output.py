@@ -15,6 +15,13 @@ def say(message: str) -> None:
     typer.echo(f"bacoun: {message}", err=True)
 
 
+def check_page(out: Path, overwrite: bool) -> None:
+    """Refuse a page that cannot be written to `out`."""
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--out must end in .html; got '{out}'. Rename it.")
+    check_out(out, overwrite)
+
+
 def check_out(out: Path, overwrite: bool, *, is_model: bool = False) -> None:
     """Refuse a file, or the folder of a model, that cannot be written to `out`."""
     if out.exists() and not overwrite:

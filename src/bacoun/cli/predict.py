@@ -97,19 +97,27 @@ def _predict_one(
 
     survey = survey_table(new)
 
-    from bacoun.tabular import TableModel
+    from bacoun.tabular import TableModel, write_table
 
     fitted = TableModel.load(model)
     fitted.refuse_taken(survey.columns, f"'{new}'")
     chunks = _chunks(fitted, new, survey)
-    if out is not None:
-        _write_scores(fitted, chunks, because, out, survey.delimiter or ",", escape_formulas)
+    if out is None:
+        for frame in chunks:
+            scored = fitted.typed(frame).join(fitted.score(frame, because))
+            for row in scored.astype(object).to_dict(orient="records"):
+                plain = {name: _finite_or_none(value) for name, value in row.items()}
+                typer.echo(json.dumps(plain, default=str))
         return
-    for frame in chunks:
-        scored = fitted.typed(frame).join(fitted.score(frame, because))
-        for row in scored.astype(object).to_dict(orient="records"):
-            plain = {name: _finite_or_none(value) for name, value in row.items()}
-            typer.echo(json.dumps(plain, default=str))
+    # One thread writes a chunk while the next one is scored.
+    table = write_table(out, survey.delimiter or ",", escape_formulas)
+    with table as write, ThreadPoolExecutor(max_workers=1) as writer:
+        written = writer.submit(lambda: None)
+        for frame in chunks:
+            scored = frame.join(fitted.score(frame, because))
+            written.result()
+            written = writer.submit(write, scored)
+        written.result()
 
 
 def _check_options(
@@ -136,29 +144,6 @@ def _check_options(
         raise FileNotFoundError(
             f"--out must be in a folder that exists; '{out.parent}' does not. Make it first."
         )
-
-
-def _write_scores(
-    model: TableModel,
-    chunks: Iterator[pd.DataFrame],
-    because: bool,
-    out: Path,
-    delimiter: str,
-    escape_formulas: bool,
-) -> None:
-    from bacoun.tabular import write_table
-
-    # One thread writes a chunk while the next one is scored.
-    with (
-        write_table(out, delimiter, escape_formulas) as write,
-        ThreadPoolExecutor(max_workers=1) as writer,
-    ):
-        written = writer.submit(lambda: None)
-        for frame in chunks:
-            scored = frame.join(model.score(frame, because))
-            written.result()
-            written = writer.submit(write, scored)
-        written.result()
 
 
 def _finite_or_none(value: object) -> object:

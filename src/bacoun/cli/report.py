@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from bacoun.cli.output import check_out
+from bacoun.cli.output import check_page
 
 
 def report(
@@ -34,9 +34,7 @@ def report(
     from bacoun.report.page import write_page
     from bacoun.tabular import TableModel, read_table
 
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--out must end in .html; got '{out}'. Rename it.")
-    check_out(out, overwrite)
+    check_page(out, overwrite)
     names = {"model": model.resolve().name, "test": test.name}
     frame, outside = read_table(test), None
     if ood is not None:

@@ -182,7 +182,6 @@ def _sampled(sketch: Sketch) -> tuple[pd.DataFrame, dict[str, Any]]:
         )
     rows = pa.Table.from_pandas(pd.concat([train, sketch.held_out]), preserve_index=False)
     frame = rows.to_pandas(ignore_metadata=True)  # the types of `read_table`, not those of Arrow
-    places = np.arange(len(frame))
     inputs = frame.iloc[: len(train)].drop(columns=sampling.target)
     ids = find_ids(inputs) | {name: "id" for name in sampling.ids if inputs[name].is_unique}
     facts = {
@@ -192,8 +191,7 @@ def _sampled(sketch: Sketch) -> tuple[pd.DataFrame, dict[str, Any]]:
         "classes": {str(label): sketch.labels[label] for label in sorted(sketch.labels)},
         "data_digest": f"{sketch.digest:016x}",
     }
-    split = {"train": places[: len(train)], "held_out": places[len(train) :]}
-    return frame, {**split, "ids": ids, "facts": facts}
+    return frame, {"n_train": len(train), "ids": ids, "facts": facts}
 
 
 @contextmanager

@@ -144,9 +144,6 @@ def read_counts(path: str, filesystem: Any, n_rows: int) -> Counts | None:
         return None
 
 
-# --- files anywhere -------------------------------------------------------------------------------
-
-
 def located(address: str) -> tuple[str, Any]:
     """Path and fsspec filesystem of an address; what has no protocol is on the local disk."""
     filesystem, path = fsspec.core.url_to_fs(address)

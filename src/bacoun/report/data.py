@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,8 @@ from sklearn.decomposition import PCA
 from bacoun.columns.column import Column
 from bacoun.deferral import DeferralRule
 from bacoun.tabular.explanation import Explanation
+from bacoun.tabular.model import TableModel
 from bacoun.tabular.scored_rows import ScoredRows
-
-if TYPE_CHECKING:
-    from bacoun.tabular import TableModel
 
 _LISTED = 10  # rows in a list of uncertain ones
 
@@ -38,10 +36,8 @@ class ReportData:
     test: ScoredRows
     ood: ScoredRows | None
     calibration: dict[str, np.ndarray]  # "ood_score" and "total" of the calibration rows
-    # the test rows of the highest ood_score by index, unfamiliar ones first
-    unfamiliar: dict[int, Explanation]
-    # those of the highest aleatoric uncertainty; both even if accepted
-    ambiguous: dict[int, Explanation]
+    unfamiliar: dict[int, Explanation]  # by index, of the highest ood_score, unfamiliar ones first
+    ambiguous: dict[int, Explanation]  # of the highest aleatoric uncertainty; both even if accepted
     columns: dict[str, Column]  # as in training, those that explanations name
     on_map: list[np.ndarray]  # test rows, then OOD rows, along two principal components (N, 2)
     explained_variance: tuple[float, float]  # shares of these components
@@ -72,21 +68,22 @@ def report_data(
     classes = tuple(str(label) for label in model.classes)
     truth = _labels(test, target or model.target, classes, required=target is not None)
     inputs = [_features(table, model.target, target) for table in (test, ood) if table is not None]
-    scored, *others = (model.score_rows([table])[0] for table in inputs)
-    scored_ood = next(iter(others), None)
-    scored = replace(scored, truth=truth)
-    points = [model.coordinates(rows) for rows in (scored, scored_ood) if rows is not None]
+    scored, *others = [model.score_rows([table])[0] for table in inputs]
+    points = [model.coordinates(rows) for rows in (scored, *others)]
     components, explained_variance = _principal_components(points[0])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.health.warn_if_not_converged()
     return ReportData(
         names={"model": "model", "test": "test rows", "ood": "OOD rows", **(names or {})},
         classes=classes,
         about=_as_text({**model.made, **model.facts, "classes": None}),
         settings=_as_text({**model.settings, "n_jobs": None, "verbose": None}),
         health=_as_text(vars(model.health)),
-        warning=_convergence_warning(model.health),
+        warning=" ".join(str(warning.message) for warning in caught),
         rule=model.rule,
-        test=scored,
-        ood=scored_ood,
+        test=replace(scored, truth=truth),
+        ood=others[0] if others else None,
         calibration={name: model.calibration[name] for name in ("ood_score", "total")},
         unfamiliar=_explain_unfamiliar(model, scored),
         ambiguous=_explain_ambiguous(model, scored),
@@ -169,13 +166,6 @@ def _explain_ambiguous(model: TableModel, scored: ScoredRows) -> dict[int, Expla
     rows = np.argsort(-scored.evaluation.aleatoric, kind="stable")[:_LISTED]
     explained = model.explainer.ambiguous(scored.take(rows))
     return dict(zip(rows.tolist(), explained, strict=True))
-
-
-def _convergence_warning(health: Any) -> str:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        health.warn_if_not_converged()
-    return " ".join(str(warning.message) for warning in caught)
 
 
 def _as_text(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -116,16 +116,11 @@ def risk_plot(test: ScoredRows) -> Plot | None:
     return plot
 
 
-class Map(NamedTuple):
-    """All rows on a plane."""
+def row_map(data: ReportData) -> dict[str, Any]:
+    """All rows along two principal components, shaded by epistemic uncertainty.
 
-    plot: Plot
-    shades: list[float]  # their upper ends
-    n_outside: int  # rows beyond the frame
-
-
-def row_map(data: ReportData) -> Map:
-    """All rows along two principal components, shaded by epistemic uncertainty."""
+    A "plot", the upper ends of its "shades", and "n_outside", the number of rows beyond its frame.
+    """
     sets = [(data.test, data.on_map[0], "")]
     sets += [] if data.ood is None else [(data.ood, data.on_map[1], " square")]
     plot = Plot(_map_axis(data, 0), _map_axis(data, 1), height=360)
@@ -141,7 +136,7 @@ def row_map(data: ReportData) -> Map:
             plot.dots(x, y, f"level{level}{shape}")
             n_outside += int((plot.x.outside(x) | plot.y.outside(y)).sum())
     edges = np.geomspace(shades.low, shades.high, _LEVELS + 1)
-    return Map(plot, edges[1:].tolist(), n_outside)
+    return {"plot": plot, "shades": edges[1:].tolist(), "n_outside": n_outside}
 
 
 def _map_axis(data: ReportData, component: int) -> Axis:

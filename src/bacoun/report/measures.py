@@ -55,8 +55,9 @@ class Thresholds(NamedTuple):
     @classmethod
     def of(cls, rule: DeferralRule) -> Thresholds:
         """Read them from a rule."""
-        ends = [None if math.isinf(t) else t for t in (rule.ood_threshold, rule.total_threshold)]
-        return cls(*ends, by_class=sorted((rule.class_thresholds or {}).values()))
+        both = (rule.ood_threshold, rule.total_threshold)
+        ood_score, total = (None if math.isinf(limit) else limit for limit in both)
+        return cls(ood_score, total, sorted((rule.class_thresholds or {}).values()))
 
 
 class ConfidenceBin(NamedTuple):
@@ -105,16 +106,8 @@ def reliability(test: ScoredRows) -> list[ConfidenceBin]:
     ]
 
 
-class Detection(NamedTuple):
-    """How well a score separates OOD rows from test rows."""
-
-    auroc: float
-    fpr95: float
-    aupr: float
-
-
-def detection(test: ScoredRows, ood: ScoredRows | None) -> dict[str, Detection]:
-    """OOD detection by "ood_score" and by each other score; empty without OOD rows."""
+def detection(test: ScoredRows, ood: ScoredRows | None) -> dict[str, dict[str, float]]:
+    """How well each score separates OOD rows from test rows; empty without OOD rows."""
     if ood is None:
         return {}
     inside, outside = test.evaluation, ood.evaluation
@@ -122,8 +115,9 @@ def detection(test: ScoredRows, ood: ScoredRows | None) -> dict[str, Detection]:
     pairs = {name: (vars(inside)[name], vars(outside)[name]) for name in names}
     if inside.log_density is not None and outside.log_density is not None:
         pairs["negative log density"] = (-inside.log_density, -outside.log_density)
+    measures = {"auroc": scores.auroc, "fpr95": scores.fpr_at_tpr, "aupr": scores.aupr}
     return {
-        name: Detection(scores.auroc(*pair), scores.fpr_at_tpr(*pair), scores.aupr(*pair))
+        name: {word: measure(*pair) for word, measure in measures.items()}
         for name, pair in pairs.items()
     }
 

@@ -45,21 +45,16 @@ def render_page(data: ReportData) -> str:
 def write_page(data: ReportData, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write the page to a file, completely or not at all."""
     target = Path(path)
-    check_free(target, overwrite=overwrite)
+    if target.is_dir():
+        raise IsADirectoryError(f"path must be a file; '{path}' is a folder. Name a file in it.")
+    if target.exists() and not overwrite:
+        raise FileExistsError(
+            f"path must not exist yet; '{path}' does. Choose another, or pass --overwrite."
+        )
     text = render_page(data)
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(target) as file:
         file.write(text.encode())
-
-
-def check_free(path: Path, *, overwrite: bool) -> None:
-    """Refuse a folder, and an existing file unless it may be replaced."""
-    if path.is_dir():
-        raise IsADirectoryError(f"path must be a file; '{path}' is a folder. Name a file in it.")
-    if path.exists() and not overwrite:
-        raise FileExistsError(
-            f"path must not exist yet; '{path}' does. Choose another, or pass --overwrite."
-        )
 
 
 def environment(*packages: str) -> Environment:
@@ -82,9 +77,6 @@ def resource(name: str) -> str:
 
 def content_policy(css: str, js: str) -> str:
     """A policy by which the browser runs this style and script only, whatever else is there."""
-    return f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(js)}"
-
-
-def _hash(text: str) -> str:
-    """How a content security policy names the one script or style that may run."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    digests = (hashlib.sha256(text.encode()).digest() for text in (css, js))
+    style, script = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return f"default-src 'none'; img-src data:; style-src {style}; script-src {script}"

@@ -45,6 +45,9 @@ class TableModel:
     >>> far_away = iris.head(1) * 9
     >>> print(*model.score(far_away)["reason"])
     unfamiliar
+    >>> (why,) = model.explain(iris.head(1).assign(**{"petal length (cm)": 14.0}))
+    >>> why.surprises[0].column
+    'petal length (cm)'
     """
 
     classifier: BaCOUnClassifier
@@ -280,15 +283,6 @@ class TableModel:
         Of an unfamiliar row, the columns that make it so: the most surprising first, each with its
         value and with what was expected given the rest of the row. Of an ambiguous row, the two
         classes and the columns between them. Of an accepted row, nothing.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> iris = load_iris(as_frame=True).frame
-        >>> model = TableModel.fit(iris, "target", quick=True)
-        >>> (why,) = model.explain(iris.head(1).assign(**{"petal length (cm)": 14.0}))
-        >>> why.surprises[0].column
-        'petal length (cm)'
         """
         (scored,) = self.score_rows([as_pandas(frame)])
         return self.explain_rows(scored)

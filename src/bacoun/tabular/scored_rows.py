@@ -68,8 +68,6 @@ class ScoredRows:
         parts = {name: _take(vars(self)[name], rows) for name in names}
         return replace(self, evaluation=Evaluation(**said), **parts)
 
-    # --- predictions and decisions ----------------------------------------------------------------
-
     @property
     def predicted(self) -> np.ndarray:
         """Index (N,) of the most likely class."""
@@ -120,8 +118,6 @@ class ScoredRows:
         ]
         named = zip(self.column_names(self.classes), columns, strict=True)
         return pd.DataFrame(dict(named), index=self.frame.index)
-
-    # --- calibration, on rows with known classes --------------------------------------------------
 
     def calibrate(
         self, max_error: float | Literal["auto"] | None, **options: Any

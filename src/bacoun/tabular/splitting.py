@@ -23,8 +23,7 @@ _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of mo
 class Sampled:
     """What is known about all rows, if a table is a sample of more than fit into memory."""
 
-    train: np.ndarray  # rows of the sample to train on
-    held_out: np.ndarray  # and to calibrate on
+    n_train: int  # rows of the sample to train on, the first ones; the others are to calibrate on
     ids: Mapping[str, str]  # columns that only identify rows, as from find_ids
     facts: Mapping[str, Any]  # about all rows, in place of those about the sample
     # fits a classifier to all rows, given encoder, sampled points, their labels and a checkpoint
@@ -66,7 +65,8 @@ class Split:
         times = None if time is None else read_times(table, time)
         try:
             if sampled is not None:
-                return cls(sampled.train, sampled.held_out, ids, n_copies, repeats)
+                sides = np.split(np.arange(len(table)), [sampled.n_train])
+                return cls(*sides, ids, n_copies, repeats)
             if times is None:
                 return cls(*split(labels, groups, share, random_state), ids, n_copies, repeats)
             train, held_out = split_by_time(labels, groups, times, share)
