@@ -1,7 +1,5 @@
 """The command line: one module for each command, with a function of its name."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

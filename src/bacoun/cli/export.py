@@ -1,7 +1,5 @@
 """`bacoun export`: write a fitted model as ONNX, to run it without Python."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Check the output path of a command before it does any work; show progress while it does."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

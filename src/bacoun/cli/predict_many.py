@@ -1,7 +1,5 @@
 """`bacoun predict` on many Parquet files: here, on local workers, or on a Dask cluster."""
 
-from __future__ import annotations
-
 from glob import has_magic
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`bacoun report`: one HTML page about a model and its predictions on a table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`bacoun serve`: score over HTTP, and a playground to see the method at work."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`bacoun watch`: what a served model was asked, and whether the rows have drifted."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where tasks run: in this process, or on a Dask cluster, which does all the scheduling."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError

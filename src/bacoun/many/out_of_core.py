@@ -6,8 +6,6 @@ the posterior is a matter of sums over them. Each pass is a tree reduction over 
 process or on a Dask cluster.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -206,33 +204,6 @@ def _scratch(checkpoint: str | os.PathLike[str] | Checkpoint | None) -> Iterator
 
 
 @dataclass(frozen=True)
-class FileFeatures:
-    """Features of all `n_rows` training rows in some row groups: a `FeatureRows`."""
-
-    places: list[Place]
-    n_rows: int
-    source: FeatureSource
-    engine: Engine
-
-    def reduce(
-        self, function: Callable[[Tensor, Tensor], Result], merge: Callable[[list[Result]], Result]
-    ) -> Result:
-        """Merge the results of `function` on features (n, L) and labels (n,) of each chunk."""
-        task = partial(_reduced, source=self.source, function=function, merge=merge)
-        return self.engine.run(task, self.places, merge)
-
-
-def _reduced(
-    place: Place,
-    source: FeatureSource,
-    function: Callable[[Tensor, Tensor], Result],
-    merge: Callable[[list[Result]], Result],
-) -> Result:
-    with one_thread(), place.group.named():
-        return merge([function(*chunk) for chunk in source.chunks(place)])
-
-
-@dataclass(frozen=True)
 class FeatureSource:
     """Computes the features of row groups, or reads what was computed before."""
 
@@ -272,6 +243,33 @@ class FeatureSource:
         with atomic_write(path) as file:
             file.write(save(content))
         return content
+
+
+@dataclass(frozen=True)
+class FileFeatures:
+    """Features of all `n_rows` training rows in some row groups: a `FeatureRows`."""
+
+    places: list[Place]
+    n_rows: int
+    source: FeatureSource
+    engine: Engine
+
+    def reduce(
+        self, function: Callable[[Tensor, Tensor], Result], merge: Callable[[list[Result]], Result]
+    ) -> Result:
+        """Merge the results of `function` on features (n, L) and labels (n,) of each chunk."""
+        task = partial(_reduced, source=self.source, function=function, merge=merge)
+        return self.engine.run(task, self.places, merge)
+
+
+def _reduced(
+    place: Place,
+    source: FeatureSource,
+    function: Callable[[Tensor, Tensor], Result],
+    merge: Callable[[list[Result]], Result],
+) -> Result:
+    with one_thread(), place.group.named():
+        return merge([function(*chunk) for chunk in source.chunks(place)])
 
 
 @lru_cache(maxsize=2)

@@ -1,7 +1,5 @@
 """Scorer: a saved model as a small picklable function, for Dask, Spark, Ray and process pools."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from functools import lru_cache

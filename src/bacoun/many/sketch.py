@@ -5,8 +5,6 @@ to calibrate on. Which row goes where depends only on the row, the seed and its 
 result does not depend on how the table is divided among workers.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Self

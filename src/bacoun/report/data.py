@@ -1,7 +1,5 @@
 """What the report shows: a model's answers about a table, as plain values."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The charts of the page: scored rows in, plots out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

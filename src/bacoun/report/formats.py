@@ -1,7 +1,5 @@
 """Numbers as text: the filters of the templates."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,9 +1,7 @@
 """What the page measures on scored rows, as plain values."""
 
-from __future__ import annotations
-
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -53,7 +51,7 @@ class Thresholds(NamedTuple):
     by_class: list[float]  # of ood_score, ascending
 
     @classmethod
-    def of(cls, rule: DeferralRule) -> Thresholds:
+    def of(cls, rule: DeferralRule) -> Self:
         """Read them from a rule."""
         both = (rule.ood_threshold, rule.total_threshold)
         ood_score, total = (None if math.isinf(limit) else limit for limit in both)

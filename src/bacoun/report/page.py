@@ -4,8 +4,6 @@
 and the templates hold the text. Names from the table are escaped wherever they appear.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -3,8 +3,6 @@
 `templates/chart.html.j2` draws a `Plot`; `page.css` says how each kind of mark looks.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Why a row is listed: an explanation of the model, as words and pictures column by column."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

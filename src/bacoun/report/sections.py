@@ -4,8 +4,6 @@ The template `templates/sections/ID.html.j2` begins with a heading whose id is "
 by name the values that are `shared`, such as `data`, a `ReportData`, and those of its line.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Strips: small pictures of where a row's value lies among those of the training rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar

@@ -6,8 +6,6 @@ is replaced, then the next, until the row is familiar. Values outside the range 
 come first, because a flow says little about where it was not fitted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What a model says about its own fit: facts about rows and quality, and what it was made with."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -5,8 +5,6 @@ categories. Its state is plain values, so that it can be stored in a model's JSO
 messages name the column, the row and the value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Why a row is deferred: the columns that make it unlikely, or that stand between two classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The target column: labels (N,) of one type, with at least two classes of enough rows each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

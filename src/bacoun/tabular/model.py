@@ -1,7 +1,5 @@
 """TableModel: a table with a target column -> a classifier and a deferral rule -> scored tables."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Neighborhood: which rows are farther from the training rows than any of them from the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self

@@ -1,7 +1,5 @@
 """Replacements: what each column of a row may be replaced by, to see what surprises in the row."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self

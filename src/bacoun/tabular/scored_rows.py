@@ -1,7 +1,5 @@
 """ScoredRows: what a model says about rows of a table, and the deferral rule calibrated on it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """The split of a table into training and calibration rows; rows of a group stay together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """A typical row of a model, written as in a table: to start from, and as an example."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
