@@ -15,7 +15,7 @@ import typer
 from typer import Argument, Option
 
 from bacoun.cli.output import check_out, say
-from bacoun.cli.predict_many import is_many, refuse_both
+from bacoun.cli.predict import is_many, refuse_both
 
 if TYPE_CHECKING:
     import pandas as pd

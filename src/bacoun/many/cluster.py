@@ -34,16 +34,8 @@ class Engine:
     ) -> Result:
         """Merge the results of `function` on each of at least one item.
 
-        Parameters
-        ----------
-        function : callable
-            Picklable. It may run more than once for an item, if a worker dies.
-        items : sequence
-            Its arguments, at least one.
-        merge : callable
-            From a list of results, in order, to one; associative. On a cluster, workers merge.
-        on_done : callable
-            Called here with each item when it is done.
+        Workers need picklable functions; if one dies, an item is worked on again. `merge` is
+        associative: from a list of results, in order, to one. `on_done` is called here.
         """
         if self.client is not None:
             return self._run_on_workers(function, items, merge, on_done)
@@ -98,12 +90,8 @@ def _result(future: Any) -> Any:
 def open_engine(scheduler: str | None = None, workers: int | None = None) -> Iterator[Engine]:
     """Connect to a scheduler, or start workers on this machine; with neither, use this process.
 
-    Parameters
-    ----------
-    scheduler : str, optional
-        Address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`.
-    workers : int, optional
-        Number of worker processes to start here, each with one thread. Not both.
+    `scheduler` is the address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`; `workers`
+    is how many processes to start here, each with one thread.
     """
     if scheduler is None and workers is None:
         yield Engine()

@@ -68,6 +68,7 @@ def report_data(
     inputs = [_features(table, model.target, target) for table in (test, ood) if table is not None]
     scored, *others = [model.score_rows([table])[0] for table in inputs]
     points = [model.coordinates(rows) for rows in (scored, *others)]
+    settings = model.classifier.get_params(deep=False)
     components, explained_variance = _principal_components(points[0])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -76,7 +77,7 @@ def report_data(
         names={"model": "model", "test": "test rows", "ood": "OOD rows", **(names or {})},
         classes=classes,
         about=_as_text({**model.made, **model.facts, "classes": None}),
-        settings=_as_text({**model.settings, "n_jobs": None, "verbose": None}),
+        settings=_as_text({**settings, "n_jobs": None, "verbose": None}),
         health=_as_text(vars(model.health)),
         warning=" ".join(str(warning.message) for warning in caught),
         rule=model.rule,

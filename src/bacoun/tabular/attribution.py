@@ -104,7 +104,8 @@ class Explainer:
             n_repairs[(n_repairs == 0) & left & self._is_familiar(again)] = number
         assert first is not None
         texts, nats, expected = self._as_text(scored), *first
-        for row in np.flatnonzero(~only_unseen).tolist():  # then the others, the most surprising first
+        for row in np.flatnonzero(~only_unseen).tolist():
+            # Then the others, the most surprising first.
             repaired = {repair.column for repair in repairs[row]}
             others = [k for k in np.argsort(-nats[row]).tolist() if k not in repaired]
             repairs[row] += [_Repair(k, expected[k][row], nats[row, k]) for k in others]

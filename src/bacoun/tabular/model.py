@@ -208,11 +208,6 @@ class TableModel:
         return self.encoder.dropped_
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """Parameters of the classifier, by name."""
-        return self.classifier.get_params(deep=False)
-
-    @property
     def health(self) -> Any:
         """Diagnostics of the posterior draws; see `BaCOUnClassifier.health_`."""
         return self.classifier.health_
