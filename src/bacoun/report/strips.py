@@ -111,9 +111,8 @@ def _draw_category(column: Column, shown: Mapping[str, str]) -> Iterator[Mark]:
 
 def _bar(kind: str, left: float, right: float, tooltip: str = "") -> Mark:
     wide = max(right - left - (1.0 if tooltip else 0.0), 0.5)  # a gap between segments
-    x, y, width = f"{left:.1f}", _MIDDLE - _THICK / 2, f"{wide:.1f}"
-    place = {"class": kind, "x": x, "y": y, "width": width, "height": _THICK}
-    return Mark("rect", place, tooltip=tooltip)
+    place = {"class": kind, "x": f"{left:.1f}", "y": _MIDDLE - _THICK / 2}
+    return Mark("rect", place | {"width": f"{wide:.1f}", "height": _THICK}, tooltip=tooltip)
 
 
 def _dot(kind: str, x: float) -> Mark:

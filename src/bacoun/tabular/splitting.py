@@ -63,8 +63,8 @@ class Split:
         times = None if time is None else read_times(table, time)
         try:
             if sampled is not None:
-                sides = np.split(np.arange(len(table)), [sampled.n_train])
-                return cls(*sides, ids, n_copies, repeats)
+                train, held_out = np.split(np.arange(len(table)), [sampled.n_train])
+                return cls(train, held_out, ids, n_copies, repeats)
             if times is None:
                 return cls(*split(labels, groups, share, random_state), ids, n_copies, repeats)
             train, held_out = split_by_time(labels, groups, times, share)
