@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from glob import has_magic
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -106,8 +106,9 @@ def _predict_one(
         for frame in chunks:
             scored = fitted.typed(frame).join(fitted.score(frame, because))
             for row in scored.astype(object).to_dict(orient="records"):
-                plain = {name: _finite_or_none(value) for name, value in row.items()}
-                typer.echo(json.dumps(plain, default=str))
+                # JSON has neither NaN nor infinity.
+                others = [k for k, v in row.items() if isinstance(v, float) and not isfinite(v)]
+                typer.echo(json.dumps(row | dict.fromkeys(others), default=str))
         return
     # One thread writes a chunk while the next one is scored.
     table = write_table(out, survey.delimiter or ",", escape_formulas)
@@ -144,11 +145,6 @@ def _check_options(
         raise FileNotFoundError(
             f"--out must be in a folder that exists; '{out.parent}' does not. Make it first."
         )
-
-
-def _finite_or_none(value: object) -> object:
-    """JSON has neither NaN nor infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _chunks(model: TableModel, new: Path, survey: Survey) -> Iterator[pd.DataFrame]:

@@ -102,19 +102,12 @@ def fit_files(
             f"time needs all rows in memory, at most {round(sample_rows / (1 - share)):,}; got "
             f"{n_rows:,}. Raise sample_rows if there is memory for them, or split at random."
         )
-    first = next(places[0].frames())
+    first, group = next(places[0].frames()), settings.get("group")
     if target not in first:
         label_values(first, target)  # says so
-    group = settings.get("group")
-    sampling = Sampling(
-        target,
-        group,
-        tuple(name for name in find_ids(first.drop(columns=target)) if name != group),
-        share,
-        min(1.0, sample_rows / ((1 - share) * n_rows)),
-        _MOST_HELD_OUT,
-        settings.get("random_state", 0),
-    )
+    ids = tuple(name for name in find_ids(first.drop(columns=target)) if name != group)
+    rate, seed = min(1.0, sample_rows / ((1 - share) * n_rows)), settings.get("random_state", 0)
+    sampling = Sampling(target, group, ids, share, rate, _MOST_HELD_OUT, seed)
     sketch = engine.run(partial(_sketched, sampling=sampling), places, Sketch.merge)
     frame, known = _sampled(sketch)
     with _scratch(settings.get("checkpoint")) as folder:
@@ -166,7 +159,7 @@ def _sampled(sketch: Sketch) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The sampled and the held-out rows, and the arguments of `Sampled` but the last."""
     import pyarrow as pa
 
-    train, sampling = sketch.train, sketch.sampling
+    train, sampling, n_rows = sketch.train, sketch.sampling, sketch.labels.total()
     drawn = label_values(train, sampling.target)
     rare = [label for label in sketch.labels if (drawn == label).sum() < MIN_ROWS]
     known = set(label_values(sketch.held_out, sampling.target).tolist())
@@ -174,16 +167,15 @@ def _sampled(sketch: Sketch) -> tuple[pd.DataFrame, dict[str, Any]]:
         label = (rare or sorted(set(sketch.labels) - known))[0]
         raise ValueError(
             f"each class in '{sampling.target}' must have at least {MIN_ROWS} rows in the sample, "
-            f"and one to calibrate on; {label!r} has {sketch.labels[label]:,} of "
-            f"{sketch.labels.total():,} rows in all. Raise sample_rows, merge classes, or leave it "
-            "out."
+            f"and one to calibrate on; {label!r} has {sketch.labels[label]:,} of {n_rows:,} rows "
+            "in all. Raise sample_rows, merge classes, or leave it out."
         )
     rows = pa.Table.from_pandas(pd.concat([train, sketch.held_out]), preserve_index=False)
     frame = rows.to_pandas(ignore_metadata=True)  # the types of `read_table`, not those of Arrow
     inputs = frame.iloc[: len(train)].drop(columns=sampling.target)
     ids = find_ids(inputs) | {name: "id" for name in sampling.ids if inputs[name].is_unique}
     facts = {
-        "rows": sketch.labels.total(),
+        "rows": n_rows,
         "training_rows": sketch.n_training,
         "copies": None,  # not counted
         "classes": {str(label): sketch.labels[label] for label in sorted(sketch.labels)},

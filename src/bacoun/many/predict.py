@@ -52,9 +52,9 @@ class Plan:
 def _in_all(counts: Counts) -> dict[str, Any]:
     """Numbers of rows by decision, reason and prediction, as plain values."""
     rows, reasons, predictions = counts.total(), Counter[str](), Counter[str]()
-    for outcome, n in counts.items():
-        reasons[outcome.reason] += n
-        predictions[outcome.prediction] += n
+    for (_, reason, prediction), n in counts.items():
+        reasons[reason] += n
+        predictions[prediction] += n
     return {
         "rows": rows,
         "accepted": reasons.pop("", 0),

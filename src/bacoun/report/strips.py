@@ -60,8 +60,7 @@ def in_words(column: Column) -> str:
 
 def _ends(column: Column) -> list[float]:
     """Values at 1, 25, 50, 75 and 99 %."""
-    ends: list[float] = np.interp(_LEVELS, USUAL_LEVELS, column.usual).tolist()
-    return ends
+    return [float(end) for end in np.interp(_LEVELS, USUAL_LEVELS, column.usual)]
 
 
 def _written(column: Column, value: float) -> str:

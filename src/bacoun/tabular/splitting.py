@@ -73,8 +73,8 @@ class Split:
             TableEncoder().fit(inputs, impute)  # if the columns are the problem, they are named
             raise
         latest, is_date = times[held_out], find_kind(table[time])[0] == "date"
-        ends = latest.min(), latest.max()
-        first, last = (dates.as_text(end) if is_date else f"{end:.15g}" for end in ends)
+        write = dates.as_text if is_date else "{:.15g}".format
+        first, last = write(latest.min()), write(latest.max())
         period = f"the latest rows, {time} from {first} to {last}"
         in_order = np.argsort(latest, kind="stable")
         return cls(train, held_out, ids, n_copies, repeats, period, in_order)
