@@ -86,7 +86,8 @@ def find_files(pattern: str) -> list[str]:
 
 def survey_files(files: Sequence[str], engine: Engine) -> list[FileSurvey]:
     """Read the footers of Parquet files, which must have at least one row."""
-    surveys: list[FileSurvey] = engine.run(survey_file, files, partial(sum, start=[]))
+    concatenate: Any = partial(sum, start=[])
+    surveys = engine.run(survey_file, files, concatenate)
     if not any(survey.groups for survey in surveys):
         raise ValueError(
             f"the files must have at least one row; {listed(files, most=2)} have none."
