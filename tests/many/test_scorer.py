@@ -11,7 +11,7 @@ import torch
 from sklearn.datasets import load_iris
 
 import bacoun
-from bacoun.engine import randomness
+from bacoun.engine import threads
 from bacoun.engine.threads import independent_workers
 from bacoun.many import scorer
 from bacoun.tabular import Scorer, TableModel
@@ -112,9 +112,9 @@ def test_it_scores_on_one_thread_and_restores_the_others(path, monkeypatch):
         return score(model, frame, because)
 
     started = []
-    pool = randomness.ThreadPoolExecutor
+    pool = threads.ThreadPoolExecutor
     monkeypatch.setattr(
-        randomness,
+        threads,
         "ThreadPoolExecutor",
         lambda n_workers: started.append(n_workers) or pool(n_workers),
     )
