@@ -103,12 +103,12 @@ def measure(size: Size) -> dict[str, Any]:
 def costs_of_passes(model: Any, folder: Path, size: Size) -> dict[str, Any]:
     """What a row costs in each pass of a fit to files, and how many passes there are."""
     from bacoun.many import out_of_core
-    from bacoun.many.cluster import ThisProcess
+    from bacoun.many.cluster import Engine
     from bacoun.many.sketch import Sampling
     from bacoun.posterior.all_rows import AllRows
     from bacoun.posterior.reduction import reduce
 
-    engine = ThisProcess()
+    engine = Engine()
     (place,) = places = out_of_core._places([f"{folder}/rows.parquet"], engine)
     sampling = Sampling("label", None, (), 0.2, 0.1, 100_000, 0)
     source = out_of_core.FeatureSource.of(model.classifier, model.encoder, sampling, folder)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bacoun.many.cluster import DaskCluster
+from bacoun.many.cluster import Engine
 from bacoun.many.out_of_core import FeatureSource
 from bacoun.posterior import Laplace
 from bacoun.prediction import features_of
@@ -98,7 +98,7 @@ def test_two_workers_fit_the_same_model(cluster, fast, model, pattern):
             "label",
             sample_rows=500,
             classifier=fast(posterior=Laplace(n_draws=200)),
-            engine=DaskCluster(client),
+            engine=Engine(client),
         )
     assert there.facts == model.facts
     scores, expected = there.score(TABLE), model.score(TABLE)

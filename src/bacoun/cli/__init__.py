@@ -1,7 +1,5 @@
 """The command line: one module for each command, with a function of its name."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence
@@ -29,12 +27,7 @@ def _contents(context: typer.Context) -> None:
 def main(arguments: Sequence[str] | None = None, app: typer.Typer = app) -> None:
     """Run a command line; an error is one line on stderr and exit code 2.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The arguments after the program name; None: those of the process.
-    app : typer.Typer
-        The commands; by default those of `bacoun`.
+    The `arguments` follow the program's name; None: those of the process. `app` has the commands.
     """
     try:
         code = app(arguments, standalone_mode=False)

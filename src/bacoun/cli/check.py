@@ -1,22 +1,18 @@
 """`bacoun check`: what is different about a table, before it is scored."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from bacoun.columns.checks.findings import Finding
+from typer import Argument, Option
 
 
 def check(
-    model: Annotated[Path, typer.Argument(help="Folder that bacoun fit wrote.")],
-    new: Annotated[Path, typer.Argument(help="Table to check: .csv, .tsv or .parquet.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    model: Annotated[Path, Argument(help="Folder that bacoun fit wrote.")],
+    new: Annotated[Path, Argument(help="Table to check: .csv, .tsv or .parquet.")],
+    as_json: Annotated[bool, Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Say what is different about a table before it is scored: columns, units, gaps, categories.
 
@@ -36,21 +32,15 @@ def check(
     if as_json:
         typer.echo(json.dumps(checked | {"findings": [asdict(each) for each in findings]}))
     else:
-        typer.echo("\n".join(_lines(findings, len(frame), len(fitted.columns))))
+        width = max((len(each.kind) for each in findings), default=0) + 2
+        for severity, title in (("serious", "serious"), ("note", "notes")):
+            group = [each for each in findings if each.severity == severity]
+            lines = [f"  {each.kind:<{width}}{each.message}" for each in group]  # kinds aligned
+            typer.echo("".join(f"{line}\n" for line in [title, *lines] if group), nl=False)
+        if not findings:
+            known = f"all {len(fitted.columns)} columns as in training"
+            typer.echo(f"nothing different: {len(frame):,} rows, {known}")
         if len(frame) < survey.n_rows:
             typer.echo(f"checked the first {len(frame):,} of {survey.n_rows:,} rows")
     if any(each.severity == "serious" for each in findings):
         raise typer.Exit(1)
-
-
-def _lines(findings: list[Finding], n_rows: int, n_columns: int) -> list[str]:
-    """The findings by severity, their kinds aligned."""
-    if not findings:
-        return [f"nothing different: {n_rows:,} rows, all {n_columns} columns as in training"]
-    width = max(len(each.kind) for each in findings) + 2
-    lines = []
-    for severity, title in (("serious", "serious"), ("note", "notes")):
-        group = [each for each in findings if each.severity == severity]
-        if group:
-            lines += [title, *(f"  {each.kind:<{width}}{each.message}" for each in group)]
-    return lines

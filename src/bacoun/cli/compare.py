@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from bacoun.cli.output import check_out
+from bacoun.cli.output import check_page, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,29 +24,28 @@ _SHOWN_SHIFTS = 40
 
 
 def compare(
-    table: Annotated[Path, typer.Argument(help="Table with labels: .csv, .tsv or .parquet.")],
-    target: Annotated[str, typer.Option(help="Column with the labels.")],
+    table: Annotated[Path, Argument(help="Table with labels: .csv, .tsv or .parquet.")],
+    target: Annotated[str, Option(help="Column with the labels.")],
     out: Annotated[
-        Path | None, typer.Option(help="Page to write; ends in .html. Default: TABLE.compare.html.")
+        Path | None, Option(help="Page to write; ends in .html. Default: TABLE.compare.html.")
     ] = None,
     methods: Annotated[
         str | None,
-        typer.Option(help="Methods with commas between them, or 'all'. Default: the quick ones."),
+        Option(help="Methods with commas between them, or 'all'. Default: the quick ones."),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Column of dates or numbers; the latest 30 % of the rows are a shift."),
+        Option(help="Column of dates or numbers; the latest 30 % of the rows are a shift."),
     ] = None,
     group: Annotated[
-        str | None,
-        typer.Option(help="Column of groups, such as hospitals; each in turn is a shift."),
+        str | None, Option(help="Column of groups, such as hospitals; each in turn is a shift.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 1,
-    max_rows: Annotated[int, typer.Option(min=50, help="Training rows, at most.")] = 2000,
+    seeds: Annotated[int, Option(min=1, help="Number of random splits.")] = 1,
+    max_rows: Annotated[int, Option(min=50, help="Training rows, at most.")] = 2000,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the page, and start over.")
+        bool, Option("--overwrite", help="Replace the page, and start over.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Compare bacoun with other methods on your own table, without tuning.
 
@@ -59,12 +59,11 @@ def compare(
     from bacoun.tabular import read_table
 
     page = out or table.with_name(f"{table.stem}.compare.html")
-    if page.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--out must end in .html; got '{page}'. Rename it.")
-    check_out(page, overwrite)
+    check_page(page, overwrite)
     frame = read_table(table)
 
     from bacoun.columns.frames import table_checksum
+    from bacoun.comparison.methods import METHODS
     from bacoun.comparison.page import write_page
     from bacoun.comparison.record import resume
     from bacoun.comparison.summary import Summary
@@ -72,14 +71,17 @@ def compare(
 
     frame = frame.assign(**{target: read_labels(frame, target)})
     names = _chosen(methods)
-    options = {"target": target, "time": time, "group": group, "max_rows": max_rows}
-    facts = {"table": table_checksum(frame), **options}
+    columns = {"target": target, "time": time, "group": group}
+    facts = {"table": table_checksum(frame), **columns, "max_rows": max_rows}
     runs = page.with_suffix(".json")
-    cases = _cases(frame, range(seeds), options)
+    installed = [name for name in names if METHODS[name].is_installed]
+    tasks = _tasks(frame, range(seeds), installed, max_train=max_rows, **columns)
     if overwrite:
         runs.unlink(missing_ok=True)
     _check_same(runs, facts)
-    tasks = _tasks(cases, _installed(names))
+    for name in names:
+        if not METHODS[name].is_installed:
+            say(f"note: {name} needs {METHODS[name].package}, which is not installed.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # rivals warn about their own convergence
         record = resume(runs, tasks, facts, on_run=_progress, catch=True)
@@ -88,10 +90,17 @@ def compare(
     if sys.stderr.isatty():
         typer.echo("\r\033[K", err=True, nl=False)
     write_page(summary, {"table": table.name, "target": target}, page)
-    if as_json:
-        typer.echo(_as_json(summary, page))
-    else:
+    if not as_json:
         _show(summary, page)
+        return
+    content = {
+        "page": str(page),
+        "methods": summary.methods.round(4).to_dict(orient="index"),
+        "shifts": {f"{case}: {shift}": values for case, shift, values in summary.rows()},
+        "verdict": summary.verdict,
+        "failed": summary.failed,
+    }
+    typer.echo(json.dumps(content))
 
 
 def _chosen(methods: str | None) -> list[str]:
@@ -99,28 +108,14 @@ def _chosen(methods: str | None) -> list[str]:
     from bacoun.comparison.methods import METHODS, QUICK_METHODS
 
     if methods is None:
-        names = list(QUICK_METHODS)
-    elif methods == "all":
-        names = list(METHODS)
-    else:
-        names = [name.strip() for name in methods.split(",")]
+        return list(QUICK_METHODS)
+    names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
     unknown = [name for name in names if name not in METHODS]
     if unknown:
         raise ValueError(
             f"--methods must be of {', '.join(METHODS)}; got {', '.join(unknown)}. Check the names."
         )
     return names
-
-
-def _installed(names: list[str]) -> list[str]:
-    """The methods whose package is there; the others are named."""
-    from bacoun.comparison.methods import METHODS
-
-    for name in names:
-        if not METHODS[name].is_installed:
-            package = METHODS[name].package
-            typer.echo(f"bacoun: note: {name} needs {package}, which is not installed.", err=True)
-    return [name for name in names if METHODS[name].is_installed]
 
 
 def _check_same(runs: Path, facts: dict[str, Any]) -> None:
@@ -139,37 +134,23 @@ def _check_same(runs: Path, facts: dict[str, Any]) -> None:
             f"'{runs}' holds runs with another {' and '.join(changed)}. Choose another --out, or "
             "pass --overwrite."
         )
-    typer.echo(f"bacoun: resuming from '{runs}'.", err=True)
-
-
-def _cases(
-    frame: pd.DataFrame, seeds: range, options: dict[str, Any]
-) -> dict[str, tuple[int, Callable[[], Any]]]:
-    """By "case/seed", the seed and a function that makes the case once for all its methods."""
-    from bacoun.comparison.cases import cases_of
-
-    columns = {name: options[name] for name in ("time", "group")}
-    found: dict[str, tuple[int, Callable[[], Any]]] = {}
-    for seed in seeds:
-        for name, make in cases_of(
-            frame, options["target"], seed=seed, max_train=options["max_rows"], **columns
-        ):
-            found[f"{name.replace('/', '-')}/{seed}"] = seed, lru_cache(maxsize=1)(make)
-    return found
+    say(f"resuming from '{runs}'.")
 
 
 def _tasks(
-    cases: dict[str, tuple[int, Callable[[], Any]]], names: list[str]
+    frame: pd.DataFrame, seeds: range, names: list[str], **options: Any
 ) -> dict[str, Callable[[], dict[str, Any]]]:
-    """Every run by its name, "case/seed/method"."""
+    """Every run by its name, "case/seed/method"; a case is made once for all its methods."""
+    from bacoun.comparison.cases import cases_of
     from bacoun.comparison.run import DIFFICULTY, measure, measure_difficulty
 
-    found: dict[str, Callable[[], dict[str, Any]]] = {}
-    for key, (seed, made) in cases.items():
-        found[f"{key}/{DIFFICULTY}"] = partial(_run, made, measure_difficulty, seed)
-        for name in names:
-            found[f"{key}/{name}"] = partial(_run, made, measure, name, seed)
-    return found
+    tasks: dict[str, Callable[[], dict[str, Any]]] = {}
+    for seed in seeds:
+        for case, make in cases_of(frame, seed=seed, **options):
+            key, made = f"{case.replace('/', '-')}/{seed}", lru_cache(maxsize=1)(make)
+            tasks[f"{key}/{DIFFICULTY}"] = partial(_run, made, measure_difficulty, seed)
+            tasks |= {f"{key}/{name}": partial(_run, made, measure, name, seed) for name in names}
+    return tasks
 
 
 def _run(made: Callable[[], Any], measure: Callable[..., dict[str, Any]], *rest: Any) -> Any:
@@ -179,19 +160,6 @@ def _run(made: Callable[[], Any], measure: Callable[..., dict[str, Any]], *rest:
 def _progress(name: str, done: int, planned: int) -> None:
     if sys.stderr.isatty():
         typer.echo(f"\r\033[K{done} of {planned} runs done, now {name}", err=True, nl=False)
-
-
-def _as_json(summary: Summary, page: Path) -> str:
-    shifts = {f"{case}: {shift}": values for case, shift, values in summary.rows()}
-    return json.dumps(
-        {
-            "page": str(page),
-            "methods": summary.methods.round(4).to_dict(orient="index"),
-            "shifts": shifts,
-            "verdict": summary.verdict,
-            "failed": summary.failed,
-        }
-    )
 
 
 def _show(summary: Summary, page: Path) -> None:
@@ -219,8 +187,6 @@ def _show(summary: Summary, page: Path) -> None:
             best = max(values, key=lambda name: values[name])
             by_shift.add_row(shift, f"{ours:.3f}", f"{values[best]:.3f}", best)
     console.print(by_shift)
-    for sentence in summary.verdict:
-        console.print(sentence, highlight=False)
-    for run, message in summary.failed.items():
-        console.print(f"failed: {run}: {message}", highlight=False, markup=False)
-    console.print(f"wrote {page}", highlight=False, markup=False)
+    failed = [f"failed: {run}: {message}" for run, message in summary.failed.items()]
+    for line in [*summary.verdict, *failed, f"wrote {page}"]:
+        console.print(line, highlight=False, markup=False)

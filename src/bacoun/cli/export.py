@@ -1,17 +1,16 @@
 """`bacoun export`: write a fitted model as ONNX, to run it without Python."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="Folder of a fitted model.")],
-    onnx: Annotated[Path, typer.Option(help="File to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    model: Annotated[Path, Argument(help="Folder of a fitted model.")],
+    onnx: Annotated[Path, Option(help="File to write.")],
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
     """Write a model as one ONNX graph: numbers in; probabilities, uncertainties, p(OOD) out.
 

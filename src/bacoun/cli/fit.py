@@ -12,72 +12,68 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from bacoun.cli.output import check_out
-from bacoun.cli.predict_many import is_many, refuse_both
+from bacoun.cli.output import check_out, say
+from bacoun.cli.predict import is_many, refuse_both
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from bacoun.files.checkpoint import Checkpoint
-    from bacoun.tabular import TableModel
 
 
 def fit(
     train: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="Training table: .csv, .tsv or .parquet. Or a pattern of Parquet files in quotes."
         ),
     ],
-    target: Annotated[str, typer.Option(help="Column with the labels.")],
-    out: Annotated[Path, typer.Option(help="Folder to write the model to.")],
+    target: Annotated[str, Option(help="Column with the labels.")],
+    out: Annotated[Path, Option(help="Folder to write the model to.")],
     impute: Annotated[
-        bool, typer.Option(help="Allow missing values; otherwise they are an error.")
+        bool, Option(help="Allow missing values; otherwise they are an error.")
     ] = True,
     group: Annotated[
         str | None,
-        typer.Option(help="Column of rows that belong together, such as visits of one patient."),
+        Option(help="Column of rows that belong together, such as visits of one patient."),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Column of dates or numbers; the latest rows are used for calibration."),
+        Option(help="Column of dates or numbers; the latest rows are used for calibration."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Seconds instead of minutes.")] = False,
-    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same model.")] = 0,
+    quick: Annotated[bool, Option("--quick", help="Seconds instead of minutes.")] = False,
+    seed: Annotated[int, Option(help="Random seed; the same seed gives the same model.")] = 0,
     calibration: Annotated[
-        float, typer.Option(help="Fraction of the rows held out to calibrate the thresholds.")
+        float, Option(help="Fraction of the rows held out to calibrate the thresholds.")
     ] = 0.2,
     false_alarm: Annotated[
-        float, typer.Option(help="False alarm rate: in-distribution rows flagged as unfamiliar.")
+        float, Option(help="False alarm rate: in-distribution rows flagged as unfamiliar.")
     ] = 0.05,
     max_error: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Largest error rate among accepted rows; without enough evidence for it, no row "
             "is accepted. Default: the tightest of 0.01, 0.02, 0.05, 0.1 and 0.2 that there is "
             "evidence for."
         ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Confidence of --max-error.")] = 0.95,
+    confidence: Annotated[float, Option(help="Confidence of --max-error.")] = 0.95,
     per_class: Annotated[
-        bool, typer.Option("--per-class", help="Guarantee --false-alarm in each predicted class.")
+        bool, Option("--per-class", help="Guarantee --false-alarm in each predicted class.")
     ] = False,
     sample_rows: Annotated[
-        int,
-        typer.Option(min=1, help="Parquet: training rows that flows and networks learn from."),
+        int, Option(min=1, help="Parquet: training rows that flows and networks learn from.")
     ] = 500_000,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Parquet: worker processes to start on this machine, by Dask."),
+        Option(min=1, help="Parquet: worker processes to start on this machine, by Dask."),
     ] = None,
     scheduler: Annotated[
-        str | None,
-        typer.Option(help="Parquet: address of a running Dask scheduler, to use its workers."),
+        str | None, Option(help="Parquet: address of a running Dask scheduler, to use its workers.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted fit.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the model.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Resume an interrupted fit.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Train a model on a table, and calibrate when it defers a row to a person.
 
@@ -98,7 +94,12 @@ def fit(
     from bacoun.files.checkpoint import Checkpoint
 
     checkpoint = Checkpoint(out.with_name(f"{out.name}.checkpoint"))
-    _start(checkpoint, resume)
+    if not resume:
+        checkpoint.clear()
+    elif checkpoint.folder.exists():
+        say(f"resuming from '{checkpoint.folder}'.")
+    else:
+        say(f"nothing to resume in '{checkpoint.folder}'; starting.")
     settings: dict[str, Any] = {
         "random_state": seed,
         "impute": impute,
@@ -122,21 +123,28 @@ def fit(
 
                 engine = stack.enter_context(open_engine(scheduler, workers))
                 if engine.dashboard:
-                    typer.echo(f"bacoun: dashboard: {engine.dashboard}", err=True)
+                    say(f"dashboard: {engine.dashboard}")
                 model = fit_files(data, target, sample_rows=sample_rows, engine=engine, **settings)
             else:
                 from bacoun.tabular import TableModel
 
                 model = TableModel.fit(data, target, **settings)
     except KeyboardInterrupt:
-        typer.echo("bacoun: run the same command with --resume to continue.", err=True)
+        say("run the same command with --resume to continue.")
         raise
     model.save(out, overwrite=overwrite)
     checkpoint.clear()
     for warning in caught:
         if issubclass(warning.category, UserWarning):
-            typer.echo(f"bacoun: note: {warning.message}", err=True)
-    typer.echo(_as_json(model, out) if as_json else _summary(model, out))
+            say(f"note: {warning.message}")
+    if as_json:
+        content = {"model": str(out), "target": target, **model.facts, **model.made}
+        content |= {"rule": model.rule.to_dict(), "health": asdict(model.health)}
+        typer.echo(json.dumps(content))
+        return
+    lines = model.summary() | {"model": str(out)}
+    lines["next"] = f"bacoun predict {out} NEW.csv --out scored.csv"
+    typer.echo("\n".join(f"{name:<10}{text}" for name, text in lines.items() if text))
 
 
 def _read(train: str, wants_workers: bool) -> pd.DataFrame | list[str]:
@@ -157,26 +165,3 @@ def _read(train: str, wants_workers: bool) -> pd.DataFrame | list[str]:
     from bacoun.many.predict import find_files
 
     return find_files(train)
-
-
-def _start(checkpoint: Checkpoint, resume: bool) -> None:
-    if not resume:
-        checkpoint.clear()
-    elif checkpoint.folder.exists():
-        typer.echo(f"bacoun: resuming from '{checkpoint.folder}'.", err=True)
-    else:
-        typer.echo(f"bacoun: nothing to resume in '{checkpoint.folder}'; starting.", err=True)
-
-
-def _as_json(model: TableModel, out: Path) -> str:
-    content = {"model": str(out), "target": model.target, **model.facts, **model.made}
-    content |= {"rule": model.rule.to_dict(), "health": asdict(model.health)}
-    return json.dumps(content)
-
-
-def _summary(model: TableModel, out: Path) -> str:
-    lines = model.summary() | {
-        "model": str(out),
-        "next": f"bacoun predict {out} NEW.csv --out scored.csv",
-    }
-    return "\n".join(f"{name:<10}{text}" for name, text in lines.items() if text)

@@ -1,11 +1,23 @@
 """Check the output path of a command before it does any work; show progress while it does."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import typer
+
+
+def say(message: str) -> None:
+    """Say something beside the answer, on stderr."""
+    typer.echo(f"bacoun: {message}", err=True)
+
+
+def check_page(out: Path, overwrite: bool) -> None:
+    """Refuse a page that cannot be written to `out`."""
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--out must end in .html; got '{out}'. Rename it.")
+    check_out(out, overwrite)
 
 
 def check_out(out: Path, overwrite: bool, *, is_model: bool = False) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from glob import has_magic
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from bacoun.cli.output import check_out, row_progress
-from bacoun.cli.predict_many import is_many, predict_many, refuse_both
+from bacoun.cli.output import check_out, row_progress, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,40 +22,38 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Folder that bacoun fit wrote.")],
+    model: Annotated[Path, Argument(help="Folder that bacoun fit wrote.")],
     new: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="Table to score: .csv, .tsv or .parquet. Or a pattern of Parquet files in quotes."
         ),
     ],
     out: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="File to write, in the same format as the table. Of a pattern: folder for parts."
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each row; null is infinite.")
+        bool, Option("--json", help="Print a JSON object for each row; null is infinite.")
     ] = False,
     because: Annotated[
-        bool,
-        typer.Option(help="Say in words why a row is deferred; takes milliseconds for each."),
+        bool, Option(help="Say in words why a row is deferred; takes milliseconds for each.")
     ] = True,
     escape_formulas: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--escape-formulas",
             help="For spreadsheets: put ' before text that starts with =, +, - or @.",
         ),
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file.")] = False,
     workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Worker processes to start on this machine, by Dask."),
+        int | None, Option(min=1, help="Worker processes to start on this machine, by Dask.")
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a running Dask scheduler, to use its workers.")
+        str | None, Option(help="Address of a running Dask scheduler, to use its workers.")
     ] = None,
 ) -> None:
     """Score a table of any size: add predictions, uncertainties and decisions.
@@ -74,26 +73,21 @@ def predict(
         refuse_both(workers, scheduler)
         if escape_formulas:
             raise ValueError("--escape-formulas is for text tables; many files become Parquet.")
-        predict_many(model, new, _folder(out, as_json, overwrite), because, workers, scheduler)
+        if out is None or as_json:
+            raise ValueError(
+                "many files are scored into a folder; give --out FOLDER, without --json. The "
+                "summary is written there as JSON."
+            )
+        if overwrite:
+            raise ValueError(
+                "--overwrite replaces a file; finished parts in the folder --out are kept. Remove "
+                "the folder to score all again."
+            )
+        _predict_many(model, new, out, because, workers, scheduler)
     else:
         file = None if out is None else Path(out)
         _check_options(file, Path(new), as_json, escape_formulas, overwrite)
         _predict_one(model, Path(new), file, because, escape_formulas)
-
-
-def _folder(out: str | None, as_json: bool, overwrite: bool) -> str:
-    """The folder for the parts of many files."""
-    if out is None or as_json:
-        raise ValueError(
-            "many files are scored into a folder; give --out FOLDER, without --json. The summary "
-            "is written there as JSON."
-        )
-    if overwrite:
-        raise ValueError(
-            "--overwrite replaces a file; finished parts in the folder --out are kept. Remove the "
-            "folder to score all again."
-        )
-    return out
 
 
 def _predict_one(
@@ -103,26 +97,28 @@ def _predict_one(
 
     survey = survey_table(new)
 
-    from bacoun.tabular import TableModel
+    from bacoun.tabular import TableModel, write_table
 
     fitted = TableModel.load(model)
     fitted.refuse_taken(survey.columns, f"'{new}'")
-    chunks = _checked(fitted, _chunks(new, survey))
+    chunks = _chunks(fitted, new, survey)
     if out is None:
-        _print_scores(fitted, chunks, because)
-    else:
-        _write_scores(fitted, chunks, because, out, survey.delimiter or ",", escape_formulas)
-
-
-def _checked(model: TableModel, chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """The chunks; after the last one, says what is different about the first."""
-    from bacoun.columns.checks import summary
-
-    first = next(chunks)
-    yield first
-    yield from chunks
-    for line in summary(model.check(first)):
-        typer.echo(f"bacoun: {line}", err=True)
+        for frame in chunks:
+            scored = fitted.typed(frame).join(fitted.score(frame, because))
+            for row in scored.astype(object).to_dict(orient="records"):
+                # JSON has neither NaN nor infinity.
+                others = [k for k, v in row.items() if isinstance(v, float) and not isfinite(v)]
+                typer.echo(json.dumps(row | dict.fromkeys(others), default=str))
+        return
+    # One thread writes a chunk while the next one is scored.
+    table = write_table(out, survey.delimiter or ",", escape_formulas)
+    with table as write, ThreadPoolExecutor(max_workers=1) as writer:
+        written = writer.submit(lambda: None)
+        for frame in chunks:
+            scored = frame.join(fitted.score(frame, because))
+            written.result()
+            written = writer.submit(write, scored)
+        written.result()
 
 
 def _check_options(
@@ -151,47 +147,78 @@ def _check_options(
         )
 
 
-def _write_scores(
-    model: TableModel,
-    chunks: Iterator[pd.DataFrame],
-    because: bool,
-    out: Path,
-    delimiter: str,
-    escape_formulas: bool,
-) -> None:
-    from bacoun.tabular import write_table
-
-    # One thread writes a chunk while the next one is scored.
-    with (
-        write_table(out, delimiter, escape_formulas) as write,
-        ThreadPoolExecutor(max_workers=1) as writer,
-    ):
-        written = writer.submit(lambda: None)
-        for frame in chunks:
-            scored = frame.join(model.score(frame, because))
-            written.result()
-            written = writer.submit(write, scored)
-        written.result()
-
-
-def _print_scores(model: TableModel, chunks: Iterator[pd.DataFrame], because: bool) -> None:
-    for frame in chunks:
-        scored = model.typed(frame).join(model.score(frame, because))
-        for row in scored.astype(object).to_dict(orient="records"):
-            plain = {name: _finite_or_none(value) for name, value in row.items()}
-            typer.echo(json.dumps(plain, default=str))
-
-
-def _finite_or_none(value: object) -> object:
-    """JSON has neither NaN nor infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _chunks(new: Path, survey: Survey) -> Iterator[pd.DataFrame]:
-    """The table in chunks, with a progress bar on a terminal."""
+def _chunks(model: TableModel, new: Path, survey: Survey) -> Iterator[pd.DataFrame]:
+    """The table in chunks, with progress; after the last, what is different in the first."""
+    from bacoun.columns.checks import summary
     from bacoun.tabular import stream_table
 
+    first = None
     with row_progress(survey.n_rows) as add:
         for frame in stream_table(new, survey=survey):
+            first = frame if first is None else first
             yield frame
             add(len(frame))
+    for line in [] if first is None else summary(model.check(first)):
+        say(line)
+
+
+def is_many(new: str) -> bool:
+    """Whether `new` is a pattern, or the address of a file that is not on the local disk."""
+    return "://" in new or (has_magic(new) and not Path(new).exists())
+
+
+def refuse_both(workers: int | None, scheduler: str | None) -> None:
+    """Refuse options that contradict each other."""
+    if workers is not None and scheduler is not None:
+        raise ValueError(
+            "give either --scheduler ADDRESS or --workers N; got both. A scheduler has workers of "
+            "its own."
+        )
+
+
+def _predict_many(
+    model: Path, new: str, out: str, because: bool, workers: int | None, scheduler: str | None
+) -> None:
+    """Score the files that match `new` into parts in the folder `out`, and print the summary."""
+    from bacoun.many.predict import check_folder, find_files, plan, score_files
+
+    files = find_files(new)
+    check_folder(out, files)
+
+    from bacoun.columns.checks import summary
+    from bacoun.many.cluster import open_engine
+    from bacoun.many.scorer import Scorer
+
+    scorer = Scorer(model, because)
+    scorer.model  # noqa: B018  a damaged model is refused before workers are started
+    with open_engine(scheduler, workers) as engine:
+        if engine.dashboard:
+            say(f"dashboard: {engine.dashboard}")
+        work = plan(scorer, files, out, engine)
+        if work.n_done:
+            say(f"{work.n_done:,} of {len(work.groups):,} parts are there already.")
+        if work.others:
+            say(
+                f"note: '{out}' also holds {len(work.others):,} other parts: of another model, of "
+                "other options or of files that changed. They are left as they are; summary.json "
+                "lists the parts of this run."
+            )
+        with row_progress(sum(group.n_rows for group in work.groups)) as add:
+            found, findings = score_files(work, engine, lambda group: add(group.n_rows))
+    for line in summary(findings):
+        say(line)
+    typer.echo("\n".join(_in_lines(found, len(work.groups), out)))
+
+
+def _in_lines(found: dict[str, Any], n_parts: int, out: str) -> list[str]:
+    """The summary in a few aligned lines."""
+    rows, accepted = found["rows"], found["accepted"]
+    reasons = {f"  {reason}": n for reason, n in found["deferred"].items()}
+    shares = {"accepted": accepted, "deferred": rows - accepted} | reasons
+    classes = ", ".join(f"{label} {share:.1%}" for label, share in found["class_shares"].items())
+    return [
+        f"{'rows':<12}{rows:>15,}  in {n_parts:,} parts",
+        *(f"{name:<12}{n:>15,}  {n / rows:7.2%}" for name, n in shares.items()),
+        f"predicted: {classes}",
+        f"{out}: the parts, and summary.json",
+    ]

@@ -1,27 +1,25 @@
 """`bacoun report`: one HTML page about a model and its predictions on a table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from bacoun.cli.output import check_out
+from bacoun.cli.output import check_page
 
 
 def report(
-    model: Annotated[Path, typer.Argument(help="Folder that bacoun fit wrote.")],
-    test: Annotated[Path, typer.Argument(help="Test table: .csv, .tsv or .parquet.")],
-    out: Annotated[Path, typer.Option(help="Page to write; ends in .html.")],
+    model: Annotated[Path, Argument(help="Folder that bacoun fit wrote.")],
+    test: Annotated[Path, Argument(help="Test table: .csv, .tsv or .parquet.")],
+    out: Annotated[Path, Option(help="Page to write; ends in .html.")],
     target: Annotated[
-        str | None, typer.Option(help="Column with the labels; default: the model's target.")
+        str | None, Option(help="Column with the labels; default: the model's target.")
     ] = None,
     ood: Annotated[
-        Path | None,
-        typer.Option(help="Table of out-of-distribution rows, which should be deferred."),
+        Path | None, Option(help="Table of out-of-distribution rows, which should be deferred.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the page.")] = False,
 ) -> None:
     """Write a page about a model: its health, errors, uncertainty and decisions on a table.
 
@@ -34,9 +32,7 @@ def report(
     from bacoun.report.page import write_page
     from bacoun.tabular import TableModel, read_table
 
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--out must end in .html; got '{out}'. Rename it.")
-    check_out(out, overwrite)
+    check_page(out, overwrite)
     names = {"model": model.resolve().name, "test": test.name}
     frame, outside = read_table(test), None
     if ood is not None:

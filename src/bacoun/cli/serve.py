@@ -1,40 +1,38 @@
 """`bacoun serve`: score over HTTP, and a playground to see the method at work."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
+
+from bacoun.cli.output import say
 
 _TOKEN = "BACOUN_TOKEN"
 
 
 def serve(
     models: Annotated[
-        list[Path] | None, typer.Argument(help="Models, or a folder of them; none: playground.")
+        list[Path] | None, Argument(help="Models, or a folder of them; none: playground.")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than loopback need a token.")
+        str, Option(help="Address to listen on; others than loopback need a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that score.")] = 1,
-    max_body: Annotated[int, typer.Option(min=1000, help="Bytes in a body, at most.")] = 16_000_000,
-    max_rows: Annotated[int, typer.Option(min=1, help="Rows in a body, at most.")] = 100_000,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for an answer, at most.")] = 30.0,
+    port: Annotated[int, Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+    workers: Annotated[int, Option(min=1, help="Processes that score.")] = 1,
+    max_body: Annotated[int, Option(min=1000, help="Bytes in a body, at most.")] = 16_000_000,
+    max_rows: Annotated[int, Option(min=1, help="Rows in a body, at most.")] = 100_000,
+    timeout: Annotated[float, Option(min=0.1, help="Seconds for an answer, at most.")] = 30.0,
     client_timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds for a client to send headers, or a body.")
+        float, Option(min=0.1, help="Seconds for a client to send headers, or a body.")
     ] = 20.0,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Count scored rows beside each model; test for drift.")
+        bool, Option("--watch", help="Count scored rows beside each model; test for drift.")
     ] = False,
     watch_inputs: Annotated[
-        bool, typer.Option("--watch-inputs", help="With --watch: also store the rows.")
+        bool, Option("--watch-inputs", help="With --watch: also store the rows.")
     ] = False,
-    playground: Annotated[
-        bool, typer.Option(help="Serve the playground, which trains models.")
-    ] = True,
+    playground: Annotated[bool, Option(help="Serve the playground, which trains models.")] = True,
 ) -> None:
     """Score rows over HTTP, and open a playground at the same address.
 
@@ -71,9 +69,8 @@ def serve(
     )
     catalog = Catalog.of(models or [])
 
-    def say(address: str) -> None:
-        names = ", ".join(catalog.names()) or "none"
-        typer.echo(f"bacoun: models: {names}", err=True)
-        typer.echo(f"bacoun: listening on {address}", err=True)
+    def say_where(address: str) -> None:
+        say(f"models: {', '.join(catalog.names()) or 'none'}")
+        say(f"listening on {address}")
 
-    run(create_app(catalog, settings), settings, say)
+    run(create_app(catalog, settings), settings, say_where)

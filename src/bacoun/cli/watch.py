@@ -1,18 +1,17 @@
 """`bacoun watch`: what a served model was asked, and whether the rows have drifted."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 
 def watch(
-    model: Annotated[Path, typer.Argument(help="Folder of a model that bacoun serve watches.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the log as JSON.")] = False,
+    model: Annotated[Path, Argument(help="Folder of a model that bacoun serve watches.")],
+    as_json: Annotated[bool, Option("--json", help="Print the log as JSON.")] = False,
 ) -> None:
     """Say what a served model was asked: deferral rate, class shares, and whether rows drift.
 
@@ -35,23 +34,16 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"{label} {each['predicted']:.1%} (training {each['training']:.1%})"
         for label, each in found["classes"].items()
     ]
-    deferred = found["unfamiliar"] + found["ambiguous"]
+    deferred, drift = found["unfamiliar"] + found["ambiguous"], found["drift"]
+    evidence = [f"{name} {nats:.1f}" for name, nats in list(drift["evidence"].items())[:5]]
+    at = drift["at"]
+    noticed = f"noticed at row {at:,}, by {drift['by']}" if drift["alarm"] else "none noticed"
     parts = {
         "rows": f"{found['rows']:,} since {since}, model {found['version']}",
         "deferred": f"{deferred:.1%}: unfamiliar {found['unfamiliar']:.1%}, "
         f"ambiguous {found['ambiguous']:.1%}",
         "classes": ", ".join(shares),
-        "drift": _drift(found["drift"]),
-        "evidence": ", ".join(
-            f"{name} {nats:.1f}" for name, nats in list(found["drift"]["evidence"].items())[:5]
-        )
-        + f" nats; an alarm needs {found['drift']['threshold']:.1f}",
+        "drift": f"{noticed} (false alarms: at most {drift['false_alarm']:.0%}, ever)",
+        "evidence": f"{', '.join(evidence)} nats; an alarm needs {drift['threshold']:.1f}",
     }
     return [f"{name:<10}{text}" for name, text in parts.items()]
-
-
-def _drift(drift: dict[str, Any]) -> str:
-    promise = f"(false alarms: at most {drift['false_alarm']:.0%}, ever)"
-    if not drift["alarm"]:
-        return f"none noticed {promise}"
-    return f"noticed at row {drift['at']:,}, by {drift['by']} {promise}"

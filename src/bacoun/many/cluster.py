@@ -1,11 +1,10 @@
 """Where tasks run: in this process, or on a Dask cluster, which does all the scheduling."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -15,13 +14,16 @@ _FAN_IN = 32  # results that one task merges
 _SECONDS_TO_ANSWER = 30
 
 
+@dataclass(frozen=True)
 class Engine:
-    """Runs a function on many items and merges the results; here, one task after the other."""
+    """Runs a function on many items and merges the results: here one by one, or on a cluster."""
+
+    client: Any = None  # of Dask, connected to a scheduler with workers; None: this process
 
     @property
     def dashboard(self) -> str:
         """Address of a page that shows what is running; empty if there is none."""
-        return ""
+        return str(getattr(self.client, "dashboard_link", "") or "")
 
     def run(
         self,
@@ -32,17 +34,11 @@ class Engine:
     ) -> Result:
         """Merge the results of `function` on each of at least one item.
 
-        Parameters
-        ----------
-        function : callable
-            Picklable. It may run more than once for an item, if a worker dies.
-        items : sequence
-            Its arguments, at least one.
-        merge : callable
-            From a list of results, in order, to one; associative.
-        on_done : callable
-            Called here with each item when it is done.
+        Workers need picklable functions; if one dies, an item is worked on again. `merge` is
+        associative: from a list of results, in order, to one. `on_done` is called here.
         """
+        if self.client is not None:
+            return self._run_on_workers(function, items, merge, on_done)
         results: list[Result] = []
         for item in items:
             results.append(function(item))
@@ -51,29 +47,9 @@ class Engine:
                 results = [merge(results)]
         return merge(results)
 
-
-ThisProcess = Engine  # the engine without Dask
-
-
-class DaskCluster(Engine):
-    """Runs tasks on the workers of a Dask client, which is connected to a scheduler with some."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    @property
-    def dashboard(self) -> str:
-        """Address of Dask's dashboard."""
-        return str(self.client.dashboard_link or "")
-
-    def run(
-        self,
-        function: Callable[[Item], Result],
-        items: Sequence[Item],
-        merge: Callable[[list[Result]], Result],
-        on_done: Callable[[Item], None] = lambda item: None,
-    ) -> Result:
-        """See `Engine.run`. Results are merged on the workers, a few at a time."""
+    def _run_on_workers(
+        self, function: Any, items: Sequence[Item], merge: Any, on_done: Callable[[Item], None]
+    ) -> Any:
         from distributed import as_completed
 
         # Not pure: a task that failed before is tried again, although it has the same arguments.
@@ -82,49 +58,43 @@ class DaskCluster(Engine):
         item_of = dict(zip(futures, items, strict=True))
         try:
             for future in as_completed(futures):
-                self._result(future)
+                _result(future)
                 on_done(item_of[future])
             while len(futures) > 1:
-                batches = range(0, len(futures), _FAN_IN)
-                futures = [
-                    self.client.submit(merge, futures[start : start + _FAN_IN], pure=False)
-                    for start in batches
-                ]
-            return self._result(futures[0])
+                batches = [futures[i : i + _FAN_IN] for i in range(0, len(futures), _FAN_IN)]
+                futures = [self.client.submit(merge, batch, pure=False) for batch in batches]
+            return _result(futures[0])
         except BaseException:
             self.client.cancel(futures)  # so that an error does not wait for all other tasks
             raise
 
-    def _result(self, future: Any) -> Any:
-        from distributed import KilledWorker
 
-        try:
-            return future.result()
-        except KilledWorker as error:
-            raise OSError(
-                f"workers must survive a task; {error.allowed_failures + 1} died of the same one, "
-                "often for lack of memory. Write smaller row groups, or give workers more memory."
-            ) from None
-        except CancelledError as error:
-            raise OSError(
-                f"the scheduler must stay up until all is done; it was lost: {error} Run the same "
-                "command again: finished parts are kept."
-            ) from None
+def _result(future: Any) -> Any:
+    from distributed import KilledWorker
+
+    try:
+        return future.result()
+    except KilledWorker as error:
+        raise OSError(
+            f"workers must survive a task; {error.allowed_failures + 1} died of the same one, "
+            "often for lack of memory. Write smaller row groups, or give workers more memory."
+        ) from None
+    except CancelledError as error:
+        raise OSError(
+            f"the scheduler must stay up until all is done; it was lost: {error} Run the same "
+            "command again: finished parts are kept."
+        ) from None
 
 
 @contextmanager
 def open_engine(scheduler: str | None = None, workers: int | None = None) -> Iterator[Engine]:
     """Connect to a scheduler, or start workers on this machine; with neither, use this process.
 
-    Parameters
-    ----------
-    scheduler : str, optional
-        Address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`.
-    workers : int, optional
-        Number of worker processes to start here, each with one thread. Not both.
+    `scheduler` is the address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`; `workers`
+    is how many processes to start here, each with one thread.
     """
     if scheduler is None and workers is None:
-        yield ThisProcess()
+        yield Engine()
         return
     try:
         from distributed import Client, LocalCluster
@@ -133,19 +103,19 @@ def open_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
             "--scheduler and --workers need Dask, which is not installed. Run pip install "
             "'bacoun[cluster]', or leave them out."
         ) from None
-    if scheduler is None:
-        started = LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address="127.0.0.1:0",  # any free port, for this machine alone
-            silence_logs=logging.CRITICAL,  # a task that fails is reported once, by us
-        )
-        with started, Client(started) as client:
-            yield DaskCluster(client)
-        return
-    with _connected(Client, scheduler) as client:
-        yield DaskCluster(client)
+    with ExitStack() as stack:
+        if scheduler is None:
+            started = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",  # any free port, for this machine alone
+                silence_logs=logging.CRITICAL,  # a task that fails is reported once, by us
+            )
+            client = Client(stack.enter_context(started))
+        else:
+            client = _connected(Client, scheduler)
+        yield Engine(stack.enter_context(client))
 
 
 def _connected(connect: Callable[..., Any], scheduler: str) -> Any:

@@ -6,12 +6,10 @@ the posterior is a matter of sums over them. Each pass is a tree reduction over 
 process or on a Dask cluster.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from inspect import signature
@@ -33,7 +31,7 @@ from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.checksums import checksum
 from bacoun.files.model_folder import read_checksum, read_folder, write_folder
 from bacoun.fitting import Fit
-from bacoun.many.cluster import Engine, Result, ThisProcess
+from bacoun.many.cluster import Engine, Result
 from bacoun.many.parts import RowGroup, located
 from bacoun.many.predict import find_files, survey_files
 from bacoun.many.sketch import Sampling, Sketch
@@ -88,7 +86,7 @@ def fit_files(
     settings
         Arguments of `TableModel.fit`. `time` needs all rows in memory.
     """
-    engine = engine or ThisProcess()
+    engine = engine or Engine()
     signature(TableModel.fit).bind(None, target, **settings)  # a misspelled one is refused now
     check_settings(**settings)
     if sample_rows < 1:
@@ -104,19 +102,12 @@ def fit_files(
             f"time needs all rows in memory, at most {round(sample_rows / (1 - share)):,}; got "
             f"{n_rows:,}. Raise sample_rows if there is memory for them, or split at random."
         )
-    first = next(places[0].frames())
+    first, group = next(places[0].frames()), settings.get("group")
     if target not in first:
         label_values(first, target)  # says so
-    group = settings.get("group")
-    sampling = Sampling(
-        target,
-        group,
-        tuple(name for name in find_ids(first.drop(columns=target)) if name != group),
-        share,
-        min(1.0, sample_rows / ((1 - share) * n_rows)),
-        _MOST_HELD_OUT,
-        settings.get("random_state", 0),
-    )
+    ids = tuple(name for name in find_ids(first.drop(columns=target)) if name != group)
+    rate, seed = min(1.0, sample_rows / ((1 - share) * n_rows)), settings.get("random_state", 0)
+    sampling = Sampling(target, group, ids, share, rate, _MOST_HELD_OUT, seed)
     sketch = engine.run(partial(_sketched, sampling=sampling), places, Sketch.merge)
     frame, known = _sampled(sketch)
     with _scratch(settings.get("checkpoint")) as folder:
@@ -124,12 +115,11 @@ def fit_files(
         def fit_classifier(
             classifier: BaCOUnClassifier,
             encoder: TableEncoder,
-            points: np.ndarray,
-            labels: np.ndarray,
-            checkpoint: str | os.PathLike[str] | Checkpoint | None,
+            *sample: np.ndarray,
+            checkpoint: Any,
         ) -> None:
             sample_of = [places, sampling]  # the same rows, wherever their features are computed
-            fit = Fit(classifier, points, labels, checkpoint=checkpoint, sample_of=sample_of)
+            fit = Fit(classifier, *sample, checkpoint=checkpoint, sample_of=sample_of)
             fit.learn_features()
             source = FeatureSource.of(classifier, encoder, sampling, folder)
             fit.infer_posterior(FileFeatures(places, sketch.n_training, source, engine))
@@ -160,13 +150,6 @@ def _read_all(files: Sequence[str]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table with the types of `read_table`, in place of those of Arrow."""
-    import pyarrow as pa
-
-    return pa.Table.from_pandas(frame, preserve_index=False).to_pandas(ignore_metadata=True)
-
-
 def _sketched(place: Place, sampling: Sampling) -> Sketch:
     with place.group.named():
         return Sketch.merge([Sketch.of(frame, sampling) for frame in place.frames()])
@@ -174,7 +157,9 @@ def _sketched(place: Place, sampling: Sampling) -> Sketch:
 
 def _sampled(sketch: Sketch) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The sampled and the held-out rows, and the arguments of `Sampled` but the last."""
-    train, sampling = sketch.train, sketch.sampling
+    import pyarrow as pa
+
+    train, sampling, n_rows = sketch.train, sketch.sampling, sketch.labels.total()
     drawn = label_values(train, sampling.target)
     rare = [label for label in sketch.labels if (drawn == label).sum() < MIN_ROWS]
     known = set(label_values(sketch.held_out, sampling.target).tolist())
@@ -182,89 +167,43 @@ def _sampled(sketch: Sketch) -> tuple[pd.DataFrame, dict[str, Any]]:
         label = (rare or sorted(set(sketch.labels) - known))[0]
         raise ValueError(
             f"each class in '{sampling.target}' must have at least {MIN_ROWS} rows in the sample, "
-            f"and one to calibrate on; {label!r} has {sketch.labels[label]:,} of "
-            f"{sketch.labels.total():,} rows in all. Raise sample_rows, merge classes, or leave it "
-            "out."
+            f"and one to calibrate on; {label!r} has {sketch.labels[label]:,} of {n_rows:,} rows "
+            "in all. Raise sample_rows, merge classes, or leave it out."
         )
-    frame = _plain(pd.concat([train, sketch.held_out]))
-    rows = np.arange(len(frame))
+    rows = pa.Table.from_pandas(pd.concat([train, sketch.held_out]), preserve_index=False)
+    frame = rows.to_pandas(ignore_metadata=True)  # the types of `read_table`, not those of Arrow
     inputs = frame.iloc[: len(train)].drop(columns=sampling.target)
     ids = find_ids(inputs) | {name: "id" for name in sampling.ids if inputs[name].is_unique}
     facts = {
-        "rows": sketch.labels.total(),
+        "rows": n_rows,
         "training_rows": sketch.n_training,
         "copies": None,  # not counted
         "classes": {str(label): sketch.labels[label] for label in sorted(sketch.labels)},
         "data_digest": f"{sketch.digest:016x}",
     }
-    split = {"train": rows[: len(train)], "held_out": rows[len(train) :]}
-    return frame, {**split, "ids": ids, "facts": facts}
+    return frame, {"n_train": len(train), "ids": ids, "facts": facts}
 
 
 @contextmanager
 def _scratch(checkpoint: str | os.PathLike[str] | Checkpoint | None) -> Iterator[Path]:
     """A folder for features: in that of the checkpoint, or a temporary one."""
-    with ExitStack() as stack:
-        if checkpoint is None:
-            yield Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        elif isinstance(checkpoint, Checkpoint):
-            yield checkpoint.folder.absolute() / _FOLDER
-        else:
-            yield Path(checkpoint).absolute() / _FOLDER
-
-
-@dataclass(frozen=True)
-class FileFeatures:
-    """Features of all `n_rows` training rows in some row groups: a `FeatureRows`."""
-
-    places: list[Place]
-    n_rows: int
-    source: FeatureSource
-    engine: Engine
-
-    def reduce(
-        self,
-        function: Callable[[Tensor, Tensor], Result],
-        merge: Callable[[list[Result]], Result],
-    ) -> Result:
-        """Merge the results of `function` on features (n, L) and labels (n,) of each chunk."""
-        task = partial(_reduced, source=self.source, function=function, merge=merge)
-        return self.engine.run(task, self.places, merge)
-
-
-def _reduced(
-    place: Place,
-    source: FeatureSource,
-    function: Callable[[Tensor, Tensor], Result],
-    merge: Callable[[list[Result]], Result],
-) -> Result:
-    with one_thread(), place.group.named():
-        return merge([function(*chunk) for chunk in source.chunks(place)])
+    if checkpoint is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+    else:
+        saved = checkpoint.folder if isinstance(checkpoint, Checkpoint) else Path(checkpoint)
+        yield saved.absolute() / _FOLDER
 
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """Computes the features of row groups, or reads what was computed before.
+    """Computes the features of row groups, or reads what was computed before."""
 
-    Attributes
-    ----------
-    sampling : Sampling
-        Which rows are held out, and where the labels are.
-    encoder : TableEncoder
-        Turns rows into points.
-    classes : ndarray of shape (K,)
-        The labels, in order.
-    folder : str
-        Where features are kept, and what extracts them; all workers must find it there.
-    checksum : str
-        Checksum of the extractor.
-    """
-
-    sampling: Sampling
+    sampling: Sampling  # which rows are held out, and where the labels are
     encoder: TableEncoder
-    classes: np.ndarray
-    folder: str
-    checksum: str
+    classes: np.ndarray  # the labels (K,), in order
+    folder: str  # of features, and of what extracts them; all workers must find it there
+    checksum: str  # of the extractor
 
     @classmethod
     def of(
@@ -278,8 +217,7 @@ class FeatureSource:
 
     def chunks(self, place: Place) -> Iterator[tuple[Tensor, Tensor]]:
         """Features (n, L) and labels (n,) of the training rows in each chunk of a row group."""
-        identity = [asdict(place.group), asdict(self.sampling), self.checksum]
-        name = checksum(identity)
+        name = checksum([asdict(place.group), asdict(self.sampling), self.checksum])
         n_chunks = -(-place.group.n_rows // rows_per_chunk(place.group.n_columns))
         paths = [Path(self.folder, f"{name}-{number}.safetensors") for number in range(n_chunks)]
         contents: Iterator[dict[str, Tensor]] = map(self._made, place.frames(), paths)
@@ -297,6 +235,33 @@ class FeatureSource:
         with atomic_write(path) as file:
             file.write(save(content))
         return content
+
+
+@dataclass(frozen=True)
+class FileFeatures:
+    """Features of all `n_rows` training rows in some row groups: a `FeatureRows`."""
+
+    places: list[Place]
+    n_rows: int
+    source: FeatureSource
+    engine: Engine
+
+    def reduce(
+        self, function: Callable[[Tensor, Tensor], Result], merge: Callable[[list[Result]], Result]
+    ) -> Result:
+        """Merge the results of `function` on features (n, L) and labels (n,) of each chunk."""
+        task = partial(_reduced, source=self.source, function=function, merge=merge)
+        return self.engine.run(task, self.places, merge)
+
+
+def _reduced(
+    place: Place,
+    source: FeatureSource,
+    function: Callable[[Tensor, Tensor], Result],
+    merge: Callable[[list[Result]], Result],
+) -> Result:
+    with one_thread(), place.group.named():
+        return merge([function(*chunk) for chunk in source.chunks(place)])
 
 
 @lru_cache(maxsize=2)

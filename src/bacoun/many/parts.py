@@ -33,15 +33,8 @@ _KEY = "bacoun"  # of the metadata
 _VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")
 
 
-class Outcome(NamedTuple):
-    """What rows have in common that are counted together."""
-
-    decision: str
-    reason: str
-    prediction: str
-
-
-Counts = Counter[Outcome]
+OUTCOME = ("decision", "reason", "prediction")  # what rows share that are counted together
+Counts = Counter[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -88,15 +81,10 @@ def survey_file(file: str) -> list[FileSurvey]:
     facts = filesystem.info(path)
     version = next((str(facts[name]) for name in _VERSIONS if facts.get(name)), "")
     with open_parquet(path, filesystem) as parquet:
-        columns = tuple(parquet.schema_arrow.names)
-        sizes = [
-            parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)
-        ]
-    groups = [
-        RowGroup(file, int(facts["size"]), version, number, n_rows, len(columns))
-        for number, n_rows in enumerate(sizes)
-        if n_rows
-    ]
+        columns, footer = tuple(parquet.schema_arrow.names), parquet.metadata
+        sizes = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+    about, n_columns = (file, int(facts["size"]), version), len(columns)
+    groups = [RowGroup(*about, k, n_rows, n_columns) for k, n_rows in enumerate(sizes) if n_rows]
     return [FileSurvey(file, columns, groups)]
 
 
@@ -116,32 +104,20 @@ class PartWriter:
         """Write the part of a row group, if it is not there, and count its decisions."""
         folder, filesystem = located(self.out)
         path = f"{folder}/{self.name(group)}"
-        counts = read_counts(path, filesystem, group.n_rows)
-        return self._write(group, path, filesystem) if counts is None else counts
-
-    def _write(self, group: RowGroup, path: str, filesystem: Any) -> Counts:
-        counts: Counts = Counter()
-        facts: dict[str, str] = {}
+        known = read_counts(path, filesystem, group.n_rows)
+        if known is not None:
+            return known
+        counts, facts = Counts(), dict[str, str]()
         with atomic_file(path, filesystem) as raw, parquet_writer(raw, facts) as write:
             for frame in group.frames():
                 with group.named():
                     scored = self.scorer.join(frame)
-                counts += count(scored)
+                sizes: Any = scored.groupby([*OUTCOME]).size()
+                counts += Counter({tuple(map(str, key)): int(n) for key, n in sizes.items()})
                 write(scored)
             source = {"file": group.file, "row_group": group.number}
             facts[_KEY] = json.dumps(source | {"counts": [[*key, n] for key, n in counts.items()]})
         return counts
-
-
-def count(scored: pd.DataFrame) -> Counts:
-    """How many of the scored rows have each outcome."""
-    sizes: Any = scored.groupby([*Outcome._fields]).size()
-    return Counter({Outcome(*map(str, key)): int(n) for key, n in sizes.items()})
-
-
-def merge_counts(counts: Iterable[Counts]) -> Counts:
-    """The sum of several counts."""
-    return sum(counts, Counter())
 
 
 def read_counts(path: str, filesystem: Any, n_rows: int) -> Counts | None:
@@ -151,12 +127,9 @@ def read_counts(path: str, filesystem: Any, n_rows: int) -> Counts | None:
             if part.metadata.num_rows != n_rows:
                 return None
             content = json.loads(part.metadata.metadata[_KEY.encode()])
-        return Counter({Outcome(*key): n for *key, n in content["counts"]})
+        return Counter({tuple(key): n for *key, n in content["counts"]})
     except (KeyError, TypeError, ValueError):
         return None
-
-
-# --- files anywhere -------------------------------------------------------------------------------
 
 
 def located(address: str) -> tuple[str, Any]:

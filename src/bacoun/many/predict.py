@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from bacoun.many.parts import (
     RowGroup,
     atomic_file,
     located,
-    merge_counts,
     remove_unfinished,
     survey_file,
 )
@@ -49,45 +48,21 @@ class Plan:
         """File names of the parts, in the order of the row groups."""
         return [self.writer.name(group) for group in self.groups]
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return sum(group.n_rows for group in self.groups)
 
-
-@dataclass(frozen=True)
-class Summary:
-    """What was found in all rows."""
-
-    counts: Counts  # rows by decision, reason and prediction
-    findings: list[Finding]  # how the rows differ from the training table
-    n_checked: int  # rows that were compared
-
-    def total(self, **wanted: str) -> int:
-        """Number of rows, or of those with the wanted `decision`, `reason` or `prediction`."""
-        pairs = self.counts.items()
-        return sum(n for key, n in pairs if wanted.items() <= key._asdict().items())
-
-    def by(self, name: str, **wanted: str) -> dict[str, int]:
-        """Number of the wanted rows for each `decision`, `reason` or `prediction`."""
-        values = sorted({getattr(key, name) for key in self.counts})
-        found = {value: self.total(**{name: value}, **wanted) for value in values}
-        return {value: n for value, n in found.items() if n}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        rows = self.total()
-        predictions = self.by("prediction")
-        return {
-            "rows": rows,
-            "accepted": self.total(decision="accept"),
-            "deferred": self.by("reason", decision="defer"),
-            "familiar": rows - self.total(reason="unfamiliar"),
-            "predictions": predictions,
-            "class_shares": {label: n / rows for label, n in predictions.items()},
-            "checked_rows": self.n_checked,
-            "findings": [asdict(each) for each in self.findings],
-        }
+def _in_all(counts: Counts) -> dict[str, Any]:
+    """Numbers of rows by decision, reason and prediction, as plain values."""
+    rows, reasons, predictions = counts.total(), Counter[str](), Counter[str]()
+    for (_, reason, prediction), n in counts.items():
+        reasons[reason] += n
+        predictions[prediction] += n
+    return {
+        "rows": rows,
+        "accepted": reasons.pop("", 0),
+        "deferred": dict(sorted(reasons.items())),
+        "familiar": rows - reasons["unfamiliar"],
+        "predictions": dict(sorted(predictions.items())),
+        "class_shares": {label: n / rows for label, n in sorted(predictions.items())},
+    }
 
 
 def find_files(pattern: str) -> list[str]:
@@ -111,7 +86,8 @@ def find_files(pattern: str) -> list[str]:
 
 def survey_files(files: Sequence[str], engine: Engine) -> list[FileSurvey]:
     """Read the footers of Parquet files, which must have at least one row."""
-    surveys = engine.run(survey_file, files, _concatenated)
+    concatenate: Any = partial(sum, start=[])
+    surveys = engine.run(survey_file, files, concatenate)
     if not any(survey.groups for survey in surveys):
         raise ValueError(
             f"the files must have at least one row; {listed(files, most=2)} have none."
@@ -138,7 +114,13 @@ def plan(scorer: Scorer, files: Sequence[str], out: str, engine: Engine) -> Plan
     folder, filesystem = located(out)
     surveys = survey_files(files, engine)
     for survey in surveys:
-        _check_columns(scorer, survey)
+        absent = [name for name in scorer.model.column_names if name not in survey.columns]
+        if absent:
+            raise ValueError(
+                "every file must have the columns that the model was fitted on; "
+                f"'{survey.file}' lacks {listed(absent)}."
+            )
+        scorer.model.refuse_taken(survey.columns, f"'{survey.file}'", scorer.because)
     groups = [group for survey in surveys for group in survey.groups]
     filesystem.makedirs(folder, exist_ok=True)
     writer = PartWriter(scorer, filesystem.unstrip_protocol(folder))
@@ -149,37 +131,31 @@ def plan(scorer: Scorer, files: Sequence[str], out: str, engine: Engine) -> Plan
 
 def score_files(
     plan: Plan, engine: Engine, on_done: Callable[[RowGroup], None] = lambda group: None
-) -> Summary:
-    """Write the parts that are missing or torn, and the summary.
+) -> tuple[dict[str, Any], list[Finding]]:
+    """Write the parts that are missing or torn, and the summary; return it, and its findings.
 
     `on_done` is called with each row group when its part is there.
     """
-    counts = engine.run(plan.writer, plan.groups, merge_counts, on_done)
-    sample = _sample(plan, engine)
-    model = plan.writer.scorer.model
-    summary = Summary(counts, model.check(sample), len(sample))
+    counts = engine.run(plan.writer, plan.groups, partial(sum, start=Counter()), on_done)
+    sample, scorer = _sample(plan, engine), plan.writer.scorer
+    findings = scorer.model.check(sample)
     folder, filesystem = located(plan.writer.out)
     remove_unfinished(folder, filesystem, plan.names)
     parts = [
         {"part": name, "file": group.file, "row_group": group.number, "rows": group.n_rows}
         for name, group in zip(plan.names, plan.groups, strict=True)
     ]
-    scorer = plan.writer.scorer
-    made = {"model": str(scorer.path), "checksum": scorer.checksum, "because": scorer.because}
-    content = summary.to_dict() | made | {"parts": parts}
+    content = _in_all(counts) | {
+        "checked_rows": len(sample),
+        "findings": [asdict(finding) for finding in findings],
+        "model": str(scorer.path),
+        "checksum": scorer.checksum,
+        "because": scorer.because,
+        "parts": parts,
+    }
     with atomic_file(f"{folder}/{SUMMARY}", filesystem) as file:
         file.write(json.dumps(content, indent=1).encode())
-    return summary
-
-
-def _check_columns(scorer: Scorer, survey: FileSurvey) -> None:
-    absent = [name for name in scorer.model.column_names if name not in survey.columns]
-    if absent:
-        raise ValueError(
-            f"every file must have the columns that the model was fitted on; '{survey.file}' lacks "
-            f"{listed(absent)}."
-        )
-    scorer.model.refuse_taken(survey.columns, f"'{survey.file}'", scorer.because)
+    return content, findings
 
 
 def _sample(plan: Plan, engine: Engine) -> pd.DataFrame:
@@ -188,17 +164,10 @@ def _sample(plan: Plan, engine: Engine) -> pd.DataFrame:
     places = np.linspace(0, len(plan.groups) - 1, n_groups).round().astype(int)
     chosen = [plan.groups[place] for place in places]
     most = rows_per_chunk(max(group.n_columns for group in chosen))
-    return engine.run(partial(_first_rows, n_rows=max(1, most // n_groups)), chosen, _stacked)
+    first = partial(_first_rows, n_rows=max(1, most // n_groups))
+    # The columns that all files have.
+    return engine.run(first, chosen, partial(pd.concat, join="inner", ignore_index=True))
 
 
 def _first_rows(group: RowGroup, n_rows: int) -> pd.DataFrame:
     return next(group.frames(n_rows))
-
-
-def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all frames, with the columns that all of them have."""
-    return pd.concat(frames, join="inner", ignore_index=True)
-
-
-def _concatenated(lists: list[list[FileSurvey]]) -> list[FileSurvey]:
-    return list(chain.from_iterable(lists))

@@ -1,7 +1,5 @@
 """Scorer: a saved model as a small picklable function, for Dask, Spark, Ray and process pools."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -33,11 +31,6 @@ class Scorer:
         Add the column `because`, which says in words why a row is deferred. That takes a few
         milliseconds for each deferred row.
 
-    Attributes
-    ----------
-    checksum : str
-        Checksum of the saved model.
-
     Examples
     --------
     >>> import pickle, tempfile
@@ -54,6 +47,7 @@ class Scorer:
     path: str | os.PathLike[str]
     because: bool = True
     checksum: str = field(init=False)
+    """Checksum of the saved model."""
 
     def __post_init__(self) -> None:
         # Absolute, because a worker may have another working directory.

@@ -5,8 +5,6 @@ to calibrate on. Which row goes where depends only on the row, the seed and its 
 result does not depend on how the table is divided among workers.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Self
@@ -56,8 +54,7 @@ class Sketch:
     digest: int  # sum of the hashes of all rows, modulo 2**64
     sample: pd.DataFrame  # training rows that were drawn; the index is the number of the row
     witnesses: pd.DataFrame  # training rows with an extreme, a category or a gap of some column
-    # one row of each of the groups with the smallest hashes, the first index
-    held_out: pd.DataFrame
+    held_out: pd.DataFrame  # one row of each group with the smallest hashes, the first index
 
     @classmethod
     def of(cls, frame: pd.DataFrame, sampling: Sampling) -> Self:
@@ -67,17 +64,12 @@ class Sketch:
         held_out = sampling.is_held_out(hashes)
         draws = np.random.default_rng([sampling.seed, int(frame.index[0])]).random(len(frame))
         digest = pd.util.hash_pandas_object(frame, index=False).to_numpy().sum()
-        keys = pd.MultiIndex.from_arrays([hashes[held_out], draws[held_out]])
-        chunk = cls(
-            sampling,
-            Counter(labels.tolist()),
-            int((~held_out).sum()),
-            int(digest),
-            frame[~held_out & (draws < sampling.rate)],
-            frame[~held_out],
-            frame[held_out].set_index(keys),
+        calibration = frame[held_out].set_index([hashes[held_out], draws[held_out]])
+        train, sample = frame[~held_out], frame[~held_out & (draws < sampling.rate)]
+        counts = Counter(labels.tolist())
+        return cls.merge(
+            [cls(sampling, counts, len(train), int(digest), sample, train, calibration)]
         )
-        return cls.merge([chunk])
 
     @classmethod
     def merge(cls, sketches: list[Self]) -> Self:

@@ -1,24 +1,21 @@
 """What the report shows: a model's answers about a table, as plain values."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.decomposition import PCA
 
 from bacoun.columns.column import Column
 from bacoun.deferral import DeferralRule
 from bacoun.tabular.explanation import Explanation
+from bacoun.tabular.model import TableModel
 from bacoun.tabular.scored_rows import ScoredRows
-
-if TYPE_CHECKING:
-    from bacoun.tabular import TableModel
 
 _LISTED = 10  # rows in a list of uncertain ones
 
@@ -37,10 +34,8 @@ class ReportData:
     test: ScoredRows
     ood: ScoredRows | None
     calibration: dict[str, np.ndarray]  # "ood_score" and "total" of the calibration rows
-    # the test rows of the highest ood_score by index, unfamiliar ones first
-    unfamiliar: dict[int, Explanation]
-    # those of the highest aleatoric uncertainty; both even if accepted
-    ambiguous: dict[int, Explanation]
+    unfamiliar: dict[int, Explanation]  # by index, of the highest ood_score, unfamiliar ones first
+    ambiguous: dict[int, Explanation]  # of the highest aleatoric uncertainty; both even if accepted
     columns: dict[str, Column]  # as in training, those that explanations name
     on_map: list[np.ndarray]  # test rows, then OOD rows, along two principal components (N, 2)
     explained_variance: tuple[float, float]  # shares of these components
@@ -70,33 +65,32 @@ def report_data(
     """
     classes = tuple(str(label) for label in model.classes)
     truth = _labels(test, target or model.target, classes, required=target is not None)
-    scored = replace(_score(model, _features(test, model.target, target)), truth=truth)
-    scored_ood = None if ood is None else _score(model, _features(ood, model.target, target))
-    points = [model.coordinates(rows) for rows in (scored, scored_ood) if rows is not None]
+    inputs = [_features(table, model.target, target) for table in (test, ood) if table is not None]
+    scored, *others = [model.score_rows([table])[0] for table in inputs]
+    points = [model.coordinates(rows) for rows in (scored, *others)]
+    settings = model.classifier.get_params(deep=False)
     components, explained_variance = _principal_components(points[0])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.health.warn_if_not_converged()
     return ReportData(
         names={"model": "model", "test": "test rows", "ood": "OOD rows", **(names or {})},
         classes=classes,
         about=_as_text({**model.made, **model.facts, "classes": None}),
-        settings=_as_text({**model.settings, "n_jobs": None, "verbose": None}),
+        settings=_as_text({**settings, "n_jobs": None, "verbose": None}),
         health=_as_text(vars(model.health)),
-        warning=_convergence_warning(model.health),
+        warning=" ".join(str(warning.message) for warning in caught),
         rule=model.rule,
-        test=scored,
-        ood=scored_ood,
+        test=replace(scored, truth=truth),
+        ood=others[0] if others else None,
         calibration={name: model.calibration[name] for name in ("ood_score", "total")},
-        unfamiliar=_explain_unfamiliar(model, scored, _least_familiar(scored)),
-        ambiguous=_explain_ambiguous(model, scored, _highest(scored.evaluation.aleatoric)),
+        unfamiliar=_explain_unfamiliar(model, scored),
+        ambiguous=_explain_ambiguous(model, scored),
         columns={column.name: column for column in model.profile.used},
         on_map=[rows @ components.T for rows in points],
         explained_variance=explained_variance,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
-
-
-def _score(model: TableModel, frame: pd.DataFrame) -> ScoredRows:
-    (scored,) = model.score_rows([frame])
-    return scored
 
 
 def _labels(
@@ -145,8 +139,6 @@ def _features(frame: pd.DataFrame, *targets: str | None) -> pd.DataFrame:
 
 def _principal_components(points: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
     """Two directions (2, D) and their shares of the variance; 0 where there is no variance."""
-    from sklearn.decomposition import PCA
-
     components, shares = np.zeros((2, points.shape[1])), np.zeros(2)
     if np.ptp(points, axis=0).any():
         pca = PCA(n_components=min(2, *points.shape), random_state=0).fit(points)
@@ -155,43 +147,24 @@ def _principal_components(points: np.ndarray) -> tuple[np.ndarray, tuple[float, 
     return components, (float(shares[0]), float(shares[1]))
 
 
-def _highest(scores: np.ndarray) -> list[int]:
-    """Rows of the highest scores, highest first; of equal ones the earlier."""
-    return np.argsort(-scores, kind="stable")[:_LISTED].tolist()
-
-
-def _least_familiar(scored: ScoredRows) -> list[int]:
-    """Rows to list as unfamiliar: those that are first, then by their score."""
+def _explain_unfamiliar(model: TableModel, scored: ScoredRows) -> dict[int, Explanation]:
+    """Why rows are unfamiliar; then, by score, what is least likely in those that are not."""
     order = np.lexsort([-scored.evaluation.ood_score, scored.reason != "unfamiliar"])
-    return order[:_LISTED].tolist()
-
-
-def _explain_unfamiliar(
-    model: TableModel, scored: ScoredRows, rows: list[int]
-) -> dict[int, Explanation]:
-    """Why some rows are unfamiliar, or what is least likely in those that are not."""
-    listed = scored.take(np.array(rows))
+    rows = order[:_LISTED]
+    listed = scored.take(rows)
     # By a rule that finds nothing familiar, no repairs suffice and all columns are ranked.
     strict = replace(model.rule, ood_threshold=-math.inf, class_thresholds=None)
     ranked = replace(model, rule=strict).explain_rows(listed.decided(strict))
     pairs = zip(model.explain_rows(listed), ranked, strict=True)
     explained = [own if own.reason == "unfamiliar" else other for own, other in pairs]
-    return dict(zip(rows, explained, strict=True))
+    return dict(zip(rows.tolist(), explained, strict=True))
 
 
-def _explain_ambiguous(
-    model: TableModel, scored: ScoredRows, rows: list[int]
-) -> dict[int, Explanation]:
-    """The two most likely classes of some rows, and the columns between them."""
-    explained = model.explainer.ambiguous(scored.take(np.array(rows)))
-    return dict(zip(rows, explained, strict=True))
-
-
-def _convergence_warning(health: Any) -> str:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        health.warn_if_not_converged()
-    return " ".join(str(warning.message) for warning in caught)
+def _explain_ambiguous(model: TableModel, scored: ScoredRows) -> dict[int, Explanation]:
+    """The two most likely classes of the most ambiguous rows, and the columns between them."""
+    rows = np.argsort(-scored.evaluation.aleatoric, kind="stable")[:_LISTED]
+    explained = model.explainer.ambiguous(scored.take(rows))
+    return dict(zip(rows.tolist(), explained, strict=True))
 
 
 def _as_text(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

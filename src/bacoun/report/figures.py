@@ -1,10 +1,8 @@
 """The charts of the page: scored rows in, plots out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,21 +35,20 @@ def uncertainty_plot(data: ReportData, thresholds: Thresholds) -> Plot:
         some, other = _sample(len(data.ood)), data.ood.evaluation
         plot.dots(other.aleatoric[some], other.epistemic[some], "outside")
     some = _sample(len(test))
-    right = np.full(len(test), True) if test.correct is None else test.correct
+    predicted = test.predicted
+    truth = predicted if test.truth is None else test.truth
+    right = predicted == truth
     good, bad = some[right[some]], some[~right[some]]
     plot.dots(said.aleatoric[good], said.epistemic[good], "right")
-    names = [_named(data, row) for row in bad.tolist()]
+    names = [
+        f"row {row + 1:,}: predicted {data.classes[k]}, label {data.classes[label]}"
+        for row, k, label in zip(bad.tolist(), predicted[bad], truth[bad], strict=True)
+    ]
     plot.crosses(said.aleatoric[bad], said.epistemic[bad], "wrong", names)
     if thresholds.total is not None and thresholds.total > plot.x.low:
         aleatoric = np.geomspace(plot.x.low, min(thresholds.total, plot.x.high), 200)
         plot.line(aleatoric, thresholds.total - aleatoric, "limit")
     return plot
-
-
-def _named(data: ReportData, row: int) -> str:
-    assert data.test.truth is not None  # for mypy: only errors are named
-    predicted, label = (data.classes[each[row]] for each in (data.test.predicted, data.test.truth))
-    return f"row {row + 1:,}: predicted {predicted}, label {label}"
 
 
 def ood_score_plot(data: ReportData, thresholds: Thresholds) -> Plot:
@@ -117,16 +114,11 @@ def risk_plot(test: ScoredRows) -> Plot | None:
     return plot
 
 
-class Map(NamedTuple):
-    """All rows on a plane: the plot, the upper ends of its shades, and rows beyond the frame."""
+def row_map(data: ReportData) -> dict[str, Any]:
+    """All rows along two principal components, shaded by epistemic uncertainty.
 
-    plot: Plot
-    shades: list[float]
-    n_outside: int
-
-
-def row_map(data: ReportData) -> Map:
-    """All rows along two principal components, shaded by epistemic uncertainty."""
+    A "plot", the upper ends of its "shades", and "n_outside", the number of rows beyond its frame.
+    """
     sets = [(data.test, data.on_map[0], "")]
     sets += [] if data.ood is None else [(data.ood, data.on_map[1], " square")]
     plot = Plot(_map_axis(data, 0), _map_axis(data, 1), height=360)
@@ -142,7 +134,7 @@ def row_map(data: ReportData) -> Map:
             plot.dots(x, y, f"level{level}{shape}")
             n_outside += int((plot.x.outside(x) | plot.y.outside(y)).sum())
     edges = np.geomspace(shades.low, shades.high, _LEVELS + 1)
-    return Map(plot, edges[1:].tolist(), n_outside)
+    return {"plot": plot, "shades": edges[1:].tolist(), "n_outside": n_outside}
 
 
 def _map_axis(data: ReportData, component: int) -> Axis:

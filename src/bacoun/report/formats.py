@@ -1,7 +1,5 @@
 """Numbers as text: the filters of the templates."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -9,14 +7,9 @@ from scipy import stats
 
 
 def percent(share: float) -> str:
-    r"""A share with one decimal; only exactly 0 and 1 are shown as 0 % and 100 %.
+    """A share with one decimal; only exactly 0 and 1 are shown as 0 % and 100 %.
 
     The space before the sign does not break.
-
-    Examples
-    --------
-    >>> [percent(share).replace("\xa0", " ") for share in (0.974, 1.0, 0.9999, 0.0)]
-    ['97.4 %', '100 %', 'over 99.9 %', '0 %']
     """
     number = f"{100 * share:.1f}"
     if share in (0, 1):
@@ -27,13 +20,7 @@ def percent(share: float) -> str:
 
 
 def digits(value: float) -> str:
-    """A score or a number of nats, to three significant digits.
-
-    Examples
-    --------
-    >>> digits(0.12345), digits(0.0), digits(1e-9), digits(math.inf)
-    ('0.123', '0', 'under 0.0001', 'infinite')
-    """
+    """A score or a number of nats, to three significant digits."""
     if not math.isfinite(value):
         return "infinite"
     if abs(value) < 1e-4:
@@ -42,13 +29,7 @@ def digits(value: float) -> str:
 
 
 def nats(value: float) -> str:
-    """A surprise, whose size is all that matters.
-
-    Examples
-    --------
-    >>> nats(12.345), nats(0.01), nats(1e30)
-    ('12.3 nats', 'under 0.1 nats', 'over 1,000 nats')
-    """
+    """A surprise, whose size is all that matters."""
     if value >= 1000:
         return "over 1,000 nats"
     return "under 0.1 nats" if value < 0.05 else f"{value:.1f} nats"
@@ -65,13 +46,7 @@ def count(number: int) -> str:
 
 
 def rows(number: int, what: str = "row") -> str:
-    """A count of rows, or of something else.
-
-    Examples
-    --------
-    >>> rows(1), rows(1234), rows(2, "error")
-    ('1 row', '1,234 rows', '2 errors')
-    """
+    """A count of rows, or of something else."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 

@@ -1,9 +1,7 @@
 """What the page measures on scored rows, as plain values."""
 
-from __future__ import annotations
-
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -34,23 +32,15 @@ class Tally(NamedTuple):
 
 
 def outcomes(scored: ScoredRows, among: np.ndarray | None = None) -> dict[str, Tally]:
-    """What the deferral rule does with the rows, or with some of them.
-
-    Returns
-    -------
-    dict of Tally
-        "accepted", "unfamiliar", "ambiguous" and "all".
-    """
+    """Rows, or some of them, that are "accepted", "unfamiliar" or "ambiguous", and "all"."""
     among = np.full(len(scored), True) if among is None else among
-    chosen = {name: among & (scored.reason == name) for name in ("", "unfamiliar", "ambiguous")}
+    reasons = {"accepted": "", "unfamiliar": "unfamiliar", "ambiguous": "ambiguous"}
+    chosen = {name: among & (scored.reason == reason) for name, reason in reasons.items()}
+    right = scored.correct
     return {
-        name or "accepted": _tally(scored, rows) for name, rows in (chosen | {"all": among}).items()
+        name: Tally(int(rows.sum()), len(scored), None if right is None else int(right[rows].sum()))
+        for name, rows in (chosen | {"all": among}).items()
     }
-
-
-def _tally(scored: ScoredRows, rows: np.ndarray) -> Tally:
-    right = None if scored.correct is None else int(scored.correct[rows].sum())
-    return Tally(int(rows.sum()), len(scored), right)
 
 
 class Thresholds(NamedTuple):
@@ -61,15 +51,11 @@ class Thresholds(NamedTuple):
     by_class: list[float]  # of ood_score, ascending
 
     @classmethod
-    def of(cls, rule: DeferralRule) -> Thresholds:
+    def of(cls, rule: DeferralRule) -> Self:
         """Read them from a rule."""
-        total = rule.total_threshold
-        by_class = sorted((rule.class_thresholds or {}).values())
-        return cls(_finite(rule.ood_threshold), _finite(total), by_class)
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
+        both = (rule.ood_threshold, rule.total_threshold)
+        ood_score, total = (None if math.isinf(limit) else limit for limit in both)
+        return cls(ood_score, total, sorted((rule.class_thresholds or {}).values()))
 
 
 class ConfidenceBin(NamedTuple):
@@ -84,10 +70,11 @@ def accuracy(test: ScoredRows) -> dict[str, float | None]:
     """How good the probabilities of all rows are: AUC, ECE and log loss; empty without labels."""
     if test.truth is None:
         return {}
+    said = test.evaluation.probabilities, test.truth
     return {
-        "auc": class_auc(test.evaluation.probabilities, test.truth),
-        "ece": scores.expected_calibration_error(test.evaluation.probabilities, test.truth, _BINS),
-        "log_loss": scores.negative_log_likelihood(test.evaluation.probabilities, test.truth),
+        "auc": class_auc(*said),
+        "ece": scores.expected_calibration_error(*said, _BINS),
+        "log_loss": scores.negative_log_likelihood(*said),
     }
 
 
@@ -106,11 +93,7 @@ def class_auc(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
 
 
 def reliability(test: ScoredRows) -> list[ConfidenceBin]:
-    """Bins of confidence that hold rows, as `expected_calibration_error` makes them.
-
-    The mean gap between confidence and accuracy, weighted by rows, is that error. Empty without
-    labels.
-    """
+    """The bins of `expected_calibration_error` that hold rows; empty without labels."""
     right, confidence = test.correct, test.evaluation.probabilities.max(axis=1)
     if right is None:
         return []
@@ -121,29 +104,19 @@ def reliability(test: ScoredRows) -> list[ConfidenceBin]:
     ]
 
 
-class Detection(NamedTuple):
-    """How well a score separates OOD rows from test rows."""
-
-    auroc: float
-    fpr95: float
-    aupr: float
-
-
-def detection(test: ScoredRows, ood: ScoredRows | None) -> dict[str, Detection]:
-    """OOD detection by "ood_score" and by each other score; empty without OOD rows."""
+def detection(test: ScoredRows, ood: ScoredRows | None) -> dict[str, dict[str, float]]:
+    """How well each score separates OOD rows from test rows; empty without OOD rows."""
     if ood is None:
         return {}
     inside, outside = test.evaluation, ood.evaluation
-    pairs = {
-        "ood_score": (inside.ood_score, outside.ood_score),
-        "epistemic": (inside.epistemic, outside.epistemic),
-        "total": (inside.total, outside.total),
-    }
+    names = ("ood_score", "epistemic", "total")
+    pairs = {name: (vars(inside)[name], vars(outside)[name]) for name in names}
     if inside.log_density is not None and outside.log_density is not None:
         pairs["negative log density"] = (-inside.log_density, -outside.log_density)
-    measures = (scores.auroc, scores.fpr_at_tpr, scores.aupr)
+    measures = {"auroc": scores.auroc, "fpr95": scores.fpr_at_tpr, "aupr": scores.aupr}
     return {
-        name: Detection(*(measure(*pair) for measure in measures)) for name, pair in pairs.items()
+        name: {word: measure(*pair) for word, measure in measures.items()}
+        for name, pair in pairs.items()
     }
 
 

@@ -4,8 +4,6 @@
 and the templates hold the text. Names from the table are escaped wherever they appear.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os
@@ -25,15 +23,16 @@ def render_page(data: ReportData) -> str:
     """The page as text."""
     css, js, templates = resource("page.css"), resource("page.js"), environment("bacoun.report")
     known = shared(data)
-
-    def written(name: str) -> str:
-        template = templates.get_template(f"sections/{name}.html.j2")
-        return template.render(known | SECTIONS[name].values(data))
-
+    written = {
+        name: templates.get_template(f"sections/{name}.html.j2").render(
+            known | section.values(data)
+        )
+        for name, section in SECTIONS.items()
+    }
     return templates.get_template("page.html.j2").render(
         data=data,
         titles={name: section.title for name, section in SECTIONS.items()},
-        sections={name: written(name) for name in SECTIONS},
+        sections=written,
         css=css,
         js=js,
         policy=content_policy(css, js),
@@ -44,21 +43,16 @@ def render_page(data: ReportData) -> str:
 def write_page(data: ReportData, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write the page to a file, completely or not at all."""
     target = Path(path)
-    check_free(target, overwrite=overwrite)
+    if target.is_dir():
+        raise IsADirectoryError(f"path must be a file; '{path}' is a folder. Name a file in it.")
+    if target.exists() and not overwrite:
+        raise FileExistsError(
+            f"path must not exist yet; '{path}' does. Choose another, or pass --overwrite."
+        )
     text = render_page(data)
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(target) as file:
         file.write(text.encode())
-
-
-def check_free(path: Path, *, overwrite: bool) -> None:
-    """Refuse a folder, and an existing file unless it may be replaced."""
-    if path.is_dir():
-        raise IsADirectoryError(f"path must be a file; '{path}' is a folder. Name a file in it.")
-    if path.exists() and not overwrite:
-        raise FileExistsError(
-            f"path must not exist yet; '{path}' does. Choose another, or pass --overwrite."
-        )
 
 
 def environment(*packages: str) -> Environment:
@@ -80,13 +74,7 @@ def resource(name: str) -> str:
 
 
 def content_policy(css: str, js: str) -> str:
-    """A policy by which the browser runs this style and this script only.
-
-    Even if something else got into the page.
-    """
-    return f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(js)}"
-
-
-def _hash(text: str) -> str:
-    """How a content security policy names the one script or style that may run."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    """A policy by which the browser runs this style and script only, whatever else is there."""
+    digests = (hashlib.sha256(text.encode()).digest() for text in (css, js))
+    style, script = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return f"default-src 'none'; img-src data:; style-src {style}; script-src {script}"

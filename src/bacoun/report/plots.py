@@ -3,10 +3,8 @@
 `templates/chart.html.j2` draws a `Plot`; `page.css` says how each kind of mark looks.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
@@ -79,7 +77,7 @@ class Mark(NamedTuple):
     """An SVG element: its name, attributes, text, and the tooltip that it shows."""
 
     element: str
-    attributes: dict[str, str | float]
+    attributes: Mapping[str, object]
     text: str = ""
     tooltip: str = ""
 

@@ -1,14 +1,12 @@
 """Why a row is listed: an explanation of the model, as words and pictures column by column."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from bacoun.columns.column import Column
 from bacoun.report.formats import nats
 from bacoun.report.strips import Strip, draw
-from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Surprise, Unseen
+from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Surprise
 
 
 class Reason(NamedTuple):
@@ -33,21 +31,17 @@ def reasons(explanation: Explanation, columns: Mapping[str, Column]) -> list[Rea
     repaired = explanation.surprises[: explanation.n_repairs or MAX_REPAIRS]
     surprises, found = {each.column: each for each in repaired}, []
     for unseen in explanation.unseen[:MAX_REPAIRS]:
-        found.append(_unseen(unseen, surprises.pop(unseen.column, None), columns))
+        surprise, strip = surprises.pop(unseen.column, None), None
+        if unseen.column in columns:  # or it is no input, because it was constant
+            expected = surprise and surprise.expected
+            strip = draw(columns[unseen.column], unseen.value, expected)
+        found.append(Reason(str(unseen), _expected(surprise) if surprise else "", strip))
     if len(explanation.unseen) > MAX_REPAIRS:
         found.append(Reason(f"{len(explanation.unseen) - MAX_REPAIRS} more not seen in training"))
     for surprise in list(surprises.values())[: max(MAX_REPAIRS - len(found), 0)]:
         strip = draw(columns[surprise.column], surprise.value, surprise.expected)
         found.append(Reason(f"{surprise.column} = {surprise.value}", _expected(surprise), strip))
     return found
-
-
-def _unseen(unseen: Unseen, surprise: Surprise | None, columns: Mapping[str, Column]) -> Reason:
-    strip = None
-    if unseen.column in columns:  # or it is no input, because it was constant
-        expected = None if surprise is None else surprise.expected
-        strip = draw(columns[unseen.column], unseen.value, expected)
-    return Reason(str(unseen), "" if surprise is None else _expected(surprise), strip)
 
 
 def _expected(surprise: Surprise) -> str:

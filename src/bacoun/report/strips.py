@@ -1,8 +1,6 @@
 """Strips: small pictures of where a row's value lies among those of the training rows."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -62,20 +60,14 @@ def in_words(column: Column) -> str:
 
 def _ends(column: Column) -> list[float]:
     """Values at 1, 25, 50, 75 and 99 %."""
-    ends: list[float] = np.interp(_LEVELS, USUAL_LEVELS, column.usual).tolist()
-    return ends
+    return [float(end) for end in np.interp(_LEVELS, USUAL_LEVELS, column.usual)]
 
 
 def _written(column: Column, value: float) -> str:
     return column.as_text(np.floor(value) if column.kind == "date" else value)
 
 
-def _number(column: Column, text: str) -> float:
-    """The number or the date that a text shows; NaN if it shows none."""
-    return float(Cells.read(pd.Series([text]), column.kind, dates.ISO).values[0])
-
-
-def _draw_number(column: Column, shown: dict[str, str]) -> Iterator[Mark]:
+def _draw_number(column: Column, shown: Mapping[str, str]) -> Iterator[Mark]:
     low, first, median, third, high = _ends(column)
     reach = (high - low) or abs(high) or 1.0
     axis = Axis(low - _MARGIN * reach, high + _MARGIN * reach)
@@ -90,15 +82,15 @@ def _draw_number(column: Column, shown: dict[str, str]) -> Iterator[Mark]:
     yield Mark("path", {"class": "median", "d": tick})
     for end, anchor in ((low, "start"), (high, "end")):
         yield _text(across(end), _written(column, end), anchor)
-    for kind, text in shown.items():
-        number = _number(column, text)
-        if axis.outside(np.array(number)):
+    numbers = Cells.read(pd.Series([*shown.values()]), column.kind, dates.ISO).values
+    for kind, number in zip(shown, numbers, strict=True):  # NaN: the text shows none
+        if axis.outside(number):
             yield _arrow(kind, -1 if number < axis.low else 1)
         elif not np.isnan(number):
             yield _dot(kind, across(number))
 
 
-def _draw_category(column: Column, shown: dict[str, str]) -> Iterator[Mark]:
+def _draw_category(column: Column, shown: Mapping[str, str]) -> Iterator[Mark]:
     """Segments as wide as the share of each category, the most frequent first."""
     left, dots = _LEFT, []
     for place, (name, share) in enumerate(column.shares.items()):
@@ -118,9 +110,8 @@ def _draw_category(column: Column, shown: dict[str, str]) -> Iterator[Mark]:
 
 def _bar(kind: str, left: float, right: float, tooltip: str = "") -> Mark:
     wide = max(right - left - (1.0 if tooltip else 0.0), 0.5)  # a gap between segments
-    place: dict[str, str | float] = {"x": f"{left:.1f}", "y": _MIDDLE - _THICK / 2}
-    size: dict[str, str | float] = {"width": f"{wide:.1f}", "height": _THICK}
-    return Mark("rect", {"class": kind, **place, **size}, tooltip=tooltip)
+    place = {"class": kind, "x": f"{left:.1f}", "y": _MIDDLE - _THICK / 2}
+    return Mark("rect", place | {"width": f"{wide:.1f}", "height": _THICK}, tooltip=tooltip)
 
 
 def _dot(kind: str, x: float) -> Mark:

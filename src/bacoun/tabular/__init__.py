@@ -1,7 +1,5 @@
 """Tables: a DataFrame and its target -> a model that scores, explains and defers."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +26,6 @@ __all__ = [
     "survey_table",
     "write_table",
 ]
-
 
 _HOMES = {
     "Column": "columns.column",

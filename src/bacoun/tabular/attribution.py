@@ -6,8 +6,6 @@ is replaced, then the next, until the row is familiar. Values outside the range 
 come first, because a flow says little about where it was not fitted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -80,9 +78,10 @@ class Explainer:
         n_rows, n_columns = len(scored), len(self.replacements.places)
         current = scored.features.copy()
         wanted = np.ones((n_rows, n_columns), dtype=bool)
-        nothing = np.zeros(n_rows, dtype=bool)
-        only_unseen = self._is_familiar(replace(scored, unseen=nothing))
-        wanted[only_unseen] = self._has_unseen_level(current)[only_unseen]
+        only_unseen = self._is_familiar(replace(scored, unseen=np.zeros(n_rows, dtype=bool)))
+        codes = current[only_unseen][:, [where[0] for where in self.replacements.places]]
+        is_category = [bool(column.levels) for column in self.encoder.columns_]
+        wanted[only_unseen] = (codes < 0) & is_category
         repairs: list[list[_Repair]] = [[] for _ in range(n_rows)]
         n_repairs = np.zeros(n_rows, dtype=int)
         first: tuple[np.ndarray, list[np.ndarray]] | None = None
@@ -99,43 +98,36 @@ class Explainer:
                 repairs[row].append(repair)
                 current[row, self.replacements.places[column]] = repair.expected
             wanted[np.arange(n_rows), best] = False
-            repaired = ScoredRows.of(
+            again = ScoredRows.of(
                 self.classifier, scored.frame, current, neighborhood=self.neighborhood
             )
-            n_repairs[(n_repairs == 0) & left & self._is_familiar(repaired)] = number
+            n_repairs[(n_repairs == 0) & left & self._is_familiar(again)] = number
         assert first is not None
-        texts, unseen = self._as_text(scored), self.encoder.unseen_in(scored.frame)
-        explanations = []
-        for row in range(n_rows):
-            ranked = [*repairs[row]]
-            if not only_unseen[row]:
-                ranked += _others(row, repairs[row], *first)
-            explanations.append(
-                Explanation(
-                    reason="unfamiliar",
-                    surprises=tuple(self._surprise(texts, row, repair) for repair in ranked),
-                    n_repairs=int(n_repairs[row]),
-                    unseen=unseen[row],
-                    rows_like_this=_rows_like_this(scored, row),
-                )
+        texts, nats, expected = self._as_text(scored), *first
+        for row in np.flatnonzero(~only_unseen).tolist():
+            # Then the others, the most surprising first.
+            repaired = {repair.column for repair in repairs[row]}
+            others = [k for k in np.argsort(-nats[row]).tolist() if k not in repaired]
+            repairs[row] += [_Repair(k, expected[k][row], nats[row, k]) for k in others]
+        return [
+            Explanation(
+                reason="unfamiliar",
+                surprises=tuple(self._surprise(texts, row, repair) for repair in repairs[row]),
+                n_repairs=int(n_repairs[row]),
+                unseen=unseen,
+                rows_like_this=_rows_like_this(scored, row),
             )
-        return explanations
+            for row, unseen in enumerate(self.encoder.unseen_in(scored.frame))
+        ]
 
     def _is_familiar(self, scored: ScoredRows) -> np.ndarray:
         return np.asarray(scored.decided(self.rule).reason != "unfamiliar")
 
-    def _has_unseen_level(self, features: np.ndarray) -> np.ndarray:
-        """Which columns (n, C) of encoded rows (n, D) hold an unseen category."""
-        first = features[:, [where[0] for where in self.replacements.places]]
-        return (first < 0) & [bool(column.levels) for column in self.encoder.columns_]
-
     def _as_text(self, scored: ScoredRows) -> list[list[str]]:
         """For each column, its values in the rows, as they are shown to people."""
         values = self.encoder.read(scored.frame)
-        return [
-            [column.as_text(value) for value in values[column.name]]
-            for column in self.encoder.columns_
-        ]
+        columns = self.encoder.columns_
+        return [[column.as_text(value) for value in values[column.name]] for column in columns]
 
     def _surprise(self, texts: list[list[str]], row: int, repair: _Repair) -> Surprise:
         column = self.encoder.columns_[repair.column]
@@ -147,12 +139,8 @@ class Explainer:
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         """How much the `wanted` columns (n, C) of rows (n, D) surprise, and what was expected.
 
-        Returns
-        -------
-        nats : ndarray of shape (n, C)
-            Gain in log density by the best replacement of each column; at least 0.
-        expected : list of C arrays of shape (n, d)
-            These replacements.
+        That is the gain in log density (n, C) by the best replacement of each column, at least 0,
+        and these replacements, C arrays (n, d).
         """
         here = self._log_density(rows, likely)
         nats, expected = np.zeros(wanted.shape), []
@@ -162,10 +150,9 @@ class Explainer:
             if len(chosen) == 0:
                 continue
             others = self.replacements.alternatives(column, rows[chosen], likely[chosen])
-            densities = self._log_density(
-                _replaced(rows[chosen], where, others),
-                np.repeat(likely[chosen], others.shape[1], axis=0),
-            ).reshape(others.shape[:2])
+            changed = _replaced(rows[chosen], where, others)
+            repeated = np.repeat(likely[chosen], others.shape[1], axis=0)
+            densities = self._log_density(changed, repeated).reshape(others.shape[:2])
             best, every = densities.argmax(axis=1), np.arange(len(chosen))
             nats[chosen, column] = np.maximum(densities[every, best] - here[chosen], 0.0)
             expected[-1][chosen] = others[every, best]
@@ -210,12 +197,11 @@ class Explainer:
                 for place in np.argsort(-np.abs(pulls[row]))
                 for pull in [pulls[row, place]]
             ]
+            likely = tuple((labels[k], float(probabilities[row, k])) for k in pair)
+            expected_rows = _rows_like_this(scored, row)
             explanations.append(
                 Explanation(
-                    reason="ambiguous",
-                    classes=tuple((labels[k], float(probabilities[row, k])) for k in pair),
-                    pulls=tuple(ranked),
-                    rows_like_this=_rows_like_this(scored, row),
+                    "ambiguous", classes=likely, pulls=tuple(ranked), rows_like_this=expected_rows
                 )
             )
         return explanations
@@ -226,15 +212,6 @@ class Explainer:
         pair = np.take_along_axis(probabilities, order, axis=1)
         logs: np.ndarray = np.log(np.maximum(pair, 1e-12))
         return logs[:, 0] - logs[:, 1]
-
-
-def _others(
-    row: int, repairs: list[_Repair], nats: np.ndarray, expected: list[np.ndarray]
-) -> list[_Repair]:
-    """The columns that were not repaired, the most surprising first."""
-    repaired = {repair.column for repair in repairs}
-    places = [int(place) for place in np.argsort(-nats[row]) if place not in repaired]
-    return [_Repair(place, expected[place][row], nats[row, place]) for place in places]
 
 
 def _rows_like_this(scored: ScoredRows, row: int) -> float | None:

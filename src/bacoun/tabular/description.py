@@ -1,7 +1,5 @@
 """What a model says about its own fit: facts about rows and quality, and what it was made with."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bacoun.columns.frames import table_checksum
 from bacoun.deferral import DeferralRule
 from bacoun.posterior import Health
 from bacoun.tabular.encoding import TableEncoder
@@ -25,7 +22,6 @@ def describe(
     split: Split,
     encoder: TableEncoder,
     held_out: ScoredRows,
-    settings: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Plain values about the rows, the columns and the quality on the held-out rows."""
     return {
@@ -42,8 +38,6 @@ def describe(
         "calibrated_on": split.calibrated_on,
         "drift": "" if split.in_order is None else held_out.take(split.in_order).drift(),
         **held_out.quality(),
-        **settings,
-        "data_digest": table_checksum(frame),
     }
 
 
@@ -80,15 +74,14 @@ def summarize(
 
 def _rows(facts: Mapping[str, Any]) -> str:
     """How many rows were used for what, and how repeated ones count."""
-    by_time = facts["calibrated_on"] != "random rows"
-    period = f" ({facts['calibrated_on']})" if by_time else ""
+    period = facts["calibrated_on"]
+    period = f" ({period})" if period != "random rows" else ""
     is_sample = facts["sampled_rows"] < facts["training_rows"]
     sample = f" (networks: {facts['sampled_rows']})" if is_sample else ""
-    repeats = ""
-    if facts["copies"] and facts.get("repeated_rows") == "events":
-        repeats = f", {facts['copies']} repeated with other labels too, so each row counts"
-    elif facts["copies"]:
-        repeats = f", {facts['copies']} copies of others, which count once"
+    events = facts["repeated_rows"] == "events"
+    apart = "repeated with other labels too, so each row counts"
+    what = apart if events else "copies of others, which count once"
+    repeats = f", {facts['copies']} {what}" if facts["copies"] else ""
     return (
         f"{facts['rows']}: {facts['training_rows']} for training{sample}, "
         f"{facts['calibration_rows']} for calibration{period}{repeats}"
@@ -97,12 +90,9 @@ def _rows(facts: Mapping[str, Any]) -> str:
 
 def _mixing(health: Health) -> str:
     """How the posterior was sampled, and how well."""
-    text = f"{health.inference}, {health.n_draws} draws"
+    text, difference = f"{health.inference}, {health.n_draws} draws", health.coreset_difference
     if health.rhat is not None:
         text += f", R-hat {health.rhat:.3f}, ESS {health.ess:.0f}"
-    if health.coreset_difference is not None:
-        text += (
-            f"; sampled on {health.coreset_rows} rows, {health.coreset_difference:.2g} nats from "
-            "all rows"
-        )
+    if difference is not None:
+        text += f"; sampled on {health.coreset_rows} rows, {difference:.2g} nats from all rows"
     return text

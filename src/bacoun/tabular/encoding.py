@@ -5,8 +5,6 @@ categories. Its state is plain values, so that it can be stored in a model's JSO
 messages name the column, the row and the value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
@@ -33,12 +31,8 @@ class TableEncoder:
 
     A row is marked as unseen if it has a category that `fit` did not see, a number or date that is
     outside the range in `fit` by more than the width of that range, a gap where there was none,
-    more gaps than any row of `fit`, or another value in a column that was constant.
-
-    Attributes
-    ----------
-    profile_ : TableProfile
-        All columns, described.
+    more gaps than any row of `fit`, or another value in a column that was constant. After `fit`,
+    `profile_` describes all columns.
 
     Examples
     --------
@@ -120,11 +114,6 @@ class TableEncoder:
         return self.profile_.dropped
 
     @property
-    def constants_(self) -> dict[str, str]:
-        """From the name of a constant column to its value, as text."""
-        return self.profile_.constants
-
-    @property
     def feature_names_(self) -> list[str]:
         """Names of the features (D,) that `transform` returns."""
         return [name for column in self.columns_ for name in column.features]
@@ -141,12 +130,6 @@ class TableEncoder:
         ends = np.cumsum([len(column.features) for column in self.columns_]).tolist()
         return [[*range(*bounds)] for bounds in zip([0, *ends[:-1]], ends, strict=True)]
 
-    @property
-    def gap_features_(self) -> list[int]:
-        """Which of the features (D,) say that a number is missing."""
-        pairs = zip(self.columns_, self.places, strict=True)
-        return [where[-1] for column, where in pairs if column.gaps and not column.levels]
-
     def transform(self, frame: pd.DataFrame) -> np.ndarray:
         """Features (N, D), in float64, of a table with the same columns in any order."""
         return self.transform_with_unseen(frame)[0]
@@ -155,11 +138,13 @@ class TableEncoder:
         """Features (N, D), and which rows (N,) hold something that `fit` did not see."""
         values = self.read(frame)
         features, unseen = self._encode(values)
-        changed = [
-            ~equals(frame[name], value) for name, value in self.constants_.items() if name in frame
-        ]
+        changed = [~equals(frame[name], value) for name, value in self._constants(frame)]
         too_many = _n_missing(values) > self.profile_.max_missing
         return features, np.any([unseen, *changed, too_many], axis=0)
+
+    def _constants(self, frame: pd.DataFrame) -> list[tuple[str, str]]:
+        """Names and values of the constant columns that a table has, too."""
+        return [(name, value) for name, value in self.profile_.constants.items() if name in frame]
 
     def _encode(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         encoded = (column.encode(values[column.name]) for column in self.columns_)
@@ -174,11 +159,10 @@ class TableEncoder:
             for row in np.flatnonzero(column.encode(cells)[1]):
                 training = "never in training" if pd.isna(cells[row]) else column.in_training
                 unseen[row].append(Unseen(column.name, column.as_text(cells[row]), training))
-        for name, value in self.constants_.items():
-            if name in frame:
-                text = as_text(frame[name])
-                for row in np.flatnonzero(~equals(frame[name], value)):
-                    unseen[row].append(Unseen(name, text[row], f"always {value} in training"))
+        for name, value in self._constants(frame):
+            text = as_text(frame[name])
+            for row in np.flatnonzero(~equals(frame[name], value)):
+                unseen[row].append(Unseen(name, text[row], f"always {value} in training"))
         n_missing, most = _n_missing(values), self.profile_.max_missing
         for row in np.flatnonzero(n_missing > most):
             training = f"at most {most} in training"
@@ -219,10 +203,7 @@ class TableEncoder:
 def find_ids(frame: pd.DataFrame) -> dict[str, str]:
     """Columns that only identify rows: unique text, or consecutive integers in any order.
 
-    Returns
-    -------
-    dict
-        From the name of the column to "id".
+    The result is from their names to "id".
     """
     check_names(frame)
     return {str(name): "id" for name in frame if is_id(frame[name])}
@@ -235,14 +216,10 @@ def _n_missing(values: Mapping[str, np.ndarray]) -> np.ndarray:
 
 def _without_content(frame: pd.DataFrame) -> dict[str, str]:
     """Empty and constant columns; one with gaps is not constant."""
-    reasons = {}
-    for name in map(str, frame):
-        missing = is_missing(frame[name])
-        if missing.all():
-            reasons[name] = "empty"
-        elif not missing.any() and is_constant(frame[name]):
-            reasons[name] = "constant"
-    return reasons
+    gaps = {str(name): is_missing(frame[name]) for name in frame}
+    reasons = {name: "empty" for name, missing in gaps.items() if missing.all()}
+    complete = [name for name, missing in gaps.items() if not missing.any()]
+    return reasons | {name: "constant" for name in complete if is_constant(frame[name])}
 
 
 def _contents(cells: Mapping[str, Cells]) -> dict[str, np.ndarray]:

@@ -1,7 +1,5 @@
 """Why a row is deferred: the columns that make it unlikely, or that stand between two classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,64 +7,42 @@ MAX_REPAIRS = 3
 
 
 class Unseen(NamedTuple):
-    """Something in a row that training did not have.
-
-    Attributes
-    ----------
-    column : str
-        Where it is; "missing values" for their number in the row.
-    value : str
-        What the row has.
-    training : str
-        What training had, such as "not seen in training".
-    """
+    """Something in a row that training did not have."""
 
     column: str
+    """Where it is; "missing values" for their number in the row."""
     value: str
+    """What the row has."""
     training: str
+    """What training had, such as "not seen in training"."""
 
     def __str__(self) -> str:
         return f"{self.column} = {self.value} ({self.training})"
 
 
 class Surprise(NamedTuple):
-    """A column of a row that is unlike what the others suggest.
-
-    Attributes
-    ----------
-    column : str
-    value : str
-        What the row has.
-    expected : str
-        The likeliest value given the other columns.
-    nats : float
-        How much the log density of the row grows with the expected value.
-    """
+    """A column of a row that is unlike what the others suggest."""
 
     column: str
     value: str
     expected: str
+    """The likeliest value given the other columns."""
     nats: float
+    """How much the log density of the row grows with the expected value."""
 
     def __str__(self) -> str:
         return f"{self.column} = {self.value} (expected {self.expected}, {self.nats:.3g} nats)"
 
 
 class Pull(NamedTuple):
-    """A column of a row that speaks for one of two classes.
-
-    Attributes
-    ----------
-    column, value, label : str
-        The value speaks for the class `label`.
-    log_odds : float
-        By how much it changes the log-odds of the two classes, compared with usual values.
-    """
+    """A column of a row whose value speaks for one of two classes."""
 
     column: str
     value: str
     label: str
+    """The class."""
     log_odds: float
+    """By how much it changes the log-odds of the two classes, compared with usual values."""
 
     def __str__(self) -> str:
         return f"{self.column} = {self.value} speaks for {self.label}"
@@ -74,35 +50,28 @@ class Pull(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a row is deferred.
-
-    Attributes
-    ----------
-    reason : {"unfamiliar", "ambiguous", ""}
-        As decided by the model's rule; "" if the row is accepted.
-    surprises : tuple of Surprise
-        All columns, the most surprising first; those that were replaced come before others. Empty
-        for an ambiguous row, and if nothing but what is `unseen` is unusual.
-    n_repairs : int
-        How many columns, at most three, have to be replaced until the row is familiar; 0 if three
-        are not enough, or if `surprises` is empty.
-    unseen : tuple of Unseen
-        What was never seen in training, such as a new category.
-    classes : tuple of (str, float)
-        The two most likely classes of an ambiguous row, and their probabilities.
-    pulls : tuple of Pull
-        The columns of an ambiguous row that change these most, the strongest first.
-    rows_like_this : float, or None without doubt
-        Expected number of training rows that are at least as unusual.
-    """
+    """Why a row is deferred."""
 
     reason: str
+    """As decided by the model's rule: "unfamiliar" or "ambiguous"; "" if the row is accepted."""
     surprises: tuple[Surprise, ...] = ()
+    """All columns, the most surprising first; those that were replaced come before others.
+
+    Empty for an ambiguous row, and if nothing but what is `unseen` is unusual.
+    """
     n_repairs: int = 0
+    """How many columns, at most three, have to be replaced until the row is familiar.
+
+    0 if three are not enough, or if `surprises` is empty.
+    """
     unseen: tuple[Unseen, ...] = ()
+    """What was never seen in training, such as a new category."""
     classes: tuple[tuple[str, float], ...] = ()
+    """The two most likely classes of an ambiguous row, and their probabilities."""
     pulls: tuple[Pull, ...] = ()
+    """The columns of an ambiguous row that change these most, the strongest first."""
     rows_like_this: float | None = None
+    """Expected number of training rows that are at least as unusual; None without doubt."""
 
     def __str__(self) -> str:
         """One line, as in the column `because` of a scored table; "" if the row is accepted."""

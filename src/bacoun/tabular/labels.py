@@ -1,7 +1,5 @@
 """The target column: labels (N,) of one type, with at least two classes of enough rows each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -17,7 +15,24 @@ def read_labels(frame: pd.DataFrame, target: str) -> np.ndarray:
     """Labels (N,) in the column `target`: text, booleans, integers or whole floats."""
     check_cells(frame)
     labels = label_values(frame, target)
-    _check_classes(labels, target)
+    classes, counts = np.unique(labels, return_counts=True)
+    if labels.dtype.kind == "f" and not all(label.is_integer() for label in classes.tolist()):
+        raise ValueError(
+            f"column '{target}' must hold classes; it has {len(classes)} different numbers, "
+            "with decimals or infinite. Choose another target, or bin it first."
+        )
+    if len(classes) < 2:
+        raise ValueError(
+            f"column '{target}' must have at least 2 classes; it has {classes.tolist()[0]!r} in "
+            "every row."
+        )
+    if counts.min() < MIN_ROWS:
+        rare = [str(label) for label in classes[counts < MIN_ROWS]]
+        raise ValueError(
+            f"each class in '{target}' must have at least {MIN_ROWS} rows; {len(rare)} of "
+            f"{len(classes)} have fewer: {listed(rare, 4)}. Add rows, merge classes, or leave "
+            "them out."
+        )
     return labels
 
 
@@ -44,24 +59,3 @@ def label_values(frame: pd.DataFrame, target: str) -> np.ndarray:
             f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Convert them."
         )
     return np.array(values)
-
-
-def _check_classes(labels: np.ndarray, target: str) -> None:
-    classes, counts = np.unique(labels, return_counts=True)
-    if labels.dtype.kind == "f" and not all(label.is_integer() for label in classes.tolist()):
-        raise ValueError(
-            f"column '{target}' must hold classes; it has {len(classes)} different numbers, "
-            "with decimals or infinite. Choose another target, or bin it first."
-        )
-    if len(classes) < 2:
-        raise ValueError(
-            f"column '{target}' must have at least 2 classes; it has {classes.tolist()[0]!r} in "
-            "every row."
-        )
-    if counts.min() < MIN_ROWS:
-        rare = [str(label) for label in classes[counts < MIN_ROWS]]
-        raise ValueError(
-            f"each class in '{target}' must have at least {MIN_ROWS} rows; {len(rare)} of "
-            f"{len(classes)} have fewer: {listed(rare, 4)}. Add rows, merge classes, or leave "
-            "them out."
-        )

@@ -1,7 +1,5 @@
 """TableModel: a table with a target column -> a classifier and a deferral rule -> scored tables."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +7,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import torch
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns.checks import Finding, check_table
 from bacoun.columns.column import Column
-from bacoun.columns.frames import as_pandas, like
+from bacoun.columns.frames import as_pandas, like, table_checksum
 from bacoun.columns.profile import TableProfile
 from bacoun.columns.reading import listed
 from bacoun.deferral import DeferralRule
@@ -31,33 +28,12 @@ from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
 from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.tabular.splitting import Sampled, Split, check_settings, split_columns
+from bacoun.tabular.typical_row import typical_row
 
 
 @dataclass(frozen=True)
 class TableModel:
     """A classifier for tables, with the encoding of its columns and its deferral rule.
-
-    Attributes
-    ----------
-    classifier : BaCOUnClassifier
-        Fitted on the encoded training rows.
-    encoder : TableEncoder
-        Turns tables into features.
-    rule : DeferralRule
-        Calibrated on rows that were held out from training.
-    target : str
-        Name of the column with the labels.
-    facts : dict
-        Plain values: number of rows, classes, quality on the calibration rows, dropped columns.
-    made : dict of str
-        When it was "fitted", and "with" which library versions.
-    calibration : dict of ndarray of shape (n_calibration,)
-        "ood_score" of the calibration rows, +inf for an unseen category, their "total" uncertainty,
-        and whether the prediction was "correct".
-    neighborhood : Neighborhood
-        Up to 10,000 of the rows, to notice others that are far from all of them.
-    replacements : Replacements
-        What columns may be replaced by, to explain why a row is unfamiliar.
 
     Examples
     --------
@@ -67,17 +43,29 @@ class TableModel:
     >>> far_away = iris.head(1) * 9
     >>> print(*model.score(far_away)["reason"])
     unfamiliar
+    >>> (why,) = model.explain(iris.head(1).assign(**{"petal length (cm)": 14.0}))
+    >>> why.surprises[0].column
+    'petal length (cm)'
     """
 
     classifier: BaCOUnClassifier
+    """Fitted on the encoded training rows."""
     encoder: TableEncoder
+    """Turns tables into features."""
     rule: DeferralRule
+    """Calibrated on rows that were held out from training."""
     target: str
+    """Name of the column with the labels."""
     facts: Mapping[str, Any]
+    """Number of rows, classes, quality on the calibration rows, dropped columns: plain values."""
     made: Mapping[str, str]
+    """When it was "fitted", and "with" which library versions."""
     calibration: Mapping[str, np.ndarray]
+    """Of its rows (n,): "ood_score", +inf if unseen; "total" uncertainty; whether "correct"."""
     neighborhood: Neighborhood
+    """Up to 10,000 of the rows, to notice others that are far from all of them."""
     replacements: Replacements
+    """What columns may be replaced by, to explain why a row is unfamiliar."""
 
     @classmethod
     def fit(
@@ -153,7 +141,6 @@ class TableModel:
         split = Split.of(
             table, labels, calibration_share, random_state, group, time, impute, sampled
         )
-
         no_inputs = split_columns(group, time)
         held_out = table.iloc[split.held_out].drop(columns=no_inputs)
         encoder = TableEncoder()
@@ -167,7 +154,8 @@ class TableModel:
             classifier.fit(points, labels[split.train], checkpoint=checkpoint)
         else:
             encoding = encoder.without_row_hashes()  # which are not sent to other processes
-            sampled.fit_classifier(classifier, encoding, points, labels[split.train], checkpoint)
+            sample = points, labels[split.train]
+            sampled.fit_classifier(classifier, encoding, *sample, checkpoint=checkpoint)
 
         classes = np.searchsorted(classifier.classes_, labels)
         scored = ScoredRows.of(classifier, held_out, features, unseen)
@@ -175,10 +163,9 @@ class TableModel:
         rule, error_bound = scored.calibrate(
             max_error, false_alarm=false_alarm, per_class=per_class, confidence=confidence
         )
-
-        settings: dict[str, Any] = {"error_bound": error_bound, "seed": random_state}
-        settings |= {"impute": impute, "quick": quick}
-        facts = describe(frame, labels, split, encoder, scored, settings)
+        facts = describe(frame, labels, split, encoder, scored)
+        facts |= {"error_bound": error_bound, "seed": random_state}
+        facts |= {"impute": impute, "quick": quick, "data_digest": table_checksum(frame)}
         facts |= {} if sampled is None else sampled.facts
         known = np.concatenate([points, features[~unseen]])
         profile, share = encoder.profile_, len(split.train) / facts["training_rows"]
@@ -219,11 +206,6 @@ class TableModel:
     def dropped_columns(self) -> Mapping[str, str]:
         """Columns that training had and the model does not use, and why."""
         return self.encoder.dropped_
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Parameters of the classifier, by name."""
-        return self.classifier.get_params(deep=False)
 
     @property
     def health(self) -> Any:
@@ -282,16 +264,11 @@ class TableModel:
         """Score several tables in one pass, which is faster than one after the other."""
         encoded = [self.encoder.transform_with_unseen(frame) for frame in frames]
         features, unseen = (np.concatenate(parts) for parts in zip(*encoded, strict=True))
-        placeholder = pd.DataFrame(index=range(len(features)))
-        scored = ScoredRows.of(
-            self.classifier, placeholder, features, unseen, self.neighborhood
-        ).decided(self.rule)
-        ends = np.cumsum([len(frame) for frame in frames])
-        parts = np.split(np.arange(len(features)), ends[:-1])
-        return [
-            replace(scored.take(rows), frame=frame)
-            for rows, frame in zip(parts, frames, strict=True)
-        ]
+        empty = pd.DataFrame(index=range(len(features)))
+        scored = ScoredRows.of(self.classifier, empty, features, unseen, self.neighborhood)
+        scored, ends = scored.decided(self.rule), np.cumsum([len(frame) for frame in frames])
+        parts = zip(np.split(np.arange(len(features)), ends[:-1]), frames, strict=True)
+        return [replace(scored.take(rows), frame=frame) for rows, frame in parts]
 
     def explain(self, frame: Any) -> list[Explanation]:
         """Why each row of `frame` is deferred.
@@ -299,15 +276,6 @@ class TableModel:
         Of an unfamiliar row, the columns that make it so: the most surprising first, each with its
         value and with what was expected given the rest of the row. Of an ambiguous row, the two
         classes and the columns between them. Of an accepted row, nothing.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> iris = load_iris(as_frame=True).frame
-        >>> model = TableModel.fit(iris, "target", quick=True)
-        >>> (why,) = model.explain(iris.head(1).assign(**{"petal length (cm)": 14.0}))
-        >>> why.surprises[0].column
-        'petal length (cm)'
         """
         (scored,) = self.score_rows([as_pandas(frame)])
         return self.explain_rows(scored)
@@ -330,9 +298,7 @@ class TableModel:
 
     def typical_row(self) -> dict[str, Any]:
         """A row in the middle of the densest known ones, written as in a table."""
-        from bacoun.tabular.typical_row import typical_row  # which needs this class
-
-        return typical_row(self)
+        return typical_row(self.classifier, self.encoder, self.neighborhood)
 
     def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table, with numbers and booleans parsed from the text of a CSV; dates as they are."""
@@ -357,7 +323,7 @@ class TableModel:
             "target": self.target,
             "facts": dict(self.facts),
             "made": dict(self.made),
-            "calibration": {name: torch.tensor(each) for name, each in self.calibration.items()},
+            "calibration": to_state(self.calibration),
             "neighborhood": to_state(self.neighborhood),
             "replacements": to_state(self.replacements),
         }
@@ -388,5 +354,8 @@ class TableModel:
 
 def _sizes(classifier: BaCOUnClassifier, encoder: TableEncoder) -> list[int]:
     """Number of categories of each feature: 0 if it is continuous, -1 if it only says "missing"."""
-    sizes = classifier.n_categories_ or [0] * len(encoder.feature_names_)
-    return [-1 if k in encoder.gap_features_ else size for k, size in enumerate(sizes)]
+    sizes = list(classifier.n_categories_ or [0] * len(encoder.feature_names_))
+    for column, where in zip(encoder.columns_, encoder.places, strict=True):
+        if column.gaps and not column.levels:
+            sizes[where[-1]] = -1
+    return sizes

@@ -1,9 +1,7 @@
 """Neighborhood: which rows are farther from the training rows than any of them from the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -27,25 +25,13 @@ class Neighborhood:
     Distances are Euclidean, between standardized numbers and one-hot encoded categories. A row that
     is farther from all known rows than they are from each other is outside of what was seen,
     however likely a flow may find it.
-
-    Attributes
-    ----------
-    rows : ndarray of float32 of shape (n, D)
-        Known rows in random order; numbers are standardized, categories 0, 1, ...
-    mean, scale : ndarray of shape (D,)
-        By which numbers are standardized.
-    n_categories : list of int of length D
-        Number of categories of each column; 0 if it is continuous, -1 if it does not count.
-    limits : list of float
-        Largest distances of a known row to its nearest and to its fifth neighbor; empty if there
-        are too few rows to say.
     """
 
-    rows: np.ndarray
-    mean: np.ndarray
-    scale: np.ndarray
-    n_categories: list[int]
-    limits: list[float]
+    rows: np.ndarray  # (n, D) in float32 and random order, standardized; categories are 0, 1, ...
+    mean: np.ndarray  # (D,), by which numbers are standardized
+    scale: np.ndarray  # (D,)
+    n_categories: list[int]  # of each column; 0 if it is continuous, -1 if it does not count
+    limits: list[float]  # largest distances of a known row to others; empty if there are too few
 
     @classmethod
     def fit(cls, rows: np.ndarray, n_categories: Sequence[int], random_state: int) -> Self:
@@ -58,13 +44,13 @@ class Neighborhood:
         mean = np.where(is_number, rows.mean(axis=0), 0.0)
         scale = np.where(is_number & (spread > 0), spread, 1.0)
         order = np.random.default_rng(random_state).permutation(len(rows))[:_MAX_ROWS]
-        kept = _standardized(rows[order], mean, scale)
-        limits: list[float] = []
-        if len(kept) > max(_NEIGHBORS):
-            # Each row is its own nearest neighbor.
-            distances = _distances(kept, kept, sizes, [nth + 1 for nth in _NEIGHBORS])
-            limits = distances.max(axis=0).tolist()
-        return cls(kept, mean, scale, sizes, limits)
+        without = cls(rows[:0], mean, scale, sizes, limits=[])
+        kept = without.standardized(rows[order])
+        if len(kept) <= max(_NEIGHBORS):
+            return replace(without, rows=kept)
+        # Each row is its own nearest neighbor.
+        distances = _distances(kept, kept, sizes, [nth + 1 for nth in _NEIGHBORS])
+        return replace(without, rows=kept, limits=distances.max(axis=0).tolist())
 
     def is_outside(self, rows: np.ndarray) -> np.ndarray:
         """Whether each of the rows (N, D) is outside, (N,)."""
@@ -85,13 +71,9 @@ class Neighborhood:
 
     def standardized(self, rows: np.ndarray) -> np.ndarray:
         """Rows (N, D) in float32, as the known ones are kept: equal rows stay equal."""
-        return _standardized(rows, self.mean, self.scale)
-
-
-def _standardized(rows: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        standard = np.clip((rows - mean) / scale, -FAR, FAR)
-    return standard.astype(np.float32)
+        with np.errstate(over="ignore"):
+            standard = np.clip((rows - self.mean) / self.scale, -FAR, FAR)
+        return standard.astype(np.float32)
 
 
 def _distances(

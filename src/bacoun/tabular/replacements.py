@@ -1,7 +1,5 @@
 """Replacements: what each column of a row may be replaced by, to see what surprises in the row."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -17,28 +15,14 @@ _OUTSIDE = 0.5  # standard deviations beyond the range of training that count as
 
 @dataclass(frozen=True)
 class Replacements:
-    """What each column of a row may be replaced by, in encoded form.
+    """What each column of a row may be replaced by, in encoded form."""
 
-    Attributes
-    ----------
-    places : list of list of int
-        For each column, which of the D features it is encoded as.
-    usual : list of ndarray of shape (m, d)
-        For each column, usual values of its features: quantiles, or frequent categories.
-    means : ndarray of shape (K, D)
-        Mean of the features in each class.
-    slopes : ndarray of shape (K, D, D)
-        Row j regresses feature j on all others, in each class and in units of their `spread`; 0
-        unless it is a number.
-    low, high, spread : ndarray of shape (D,)
-        Range and standard deviation of the features.
-    """
-
-    places: list[list[int]]
-    usual: list[np.ndarray]
-    means: np.ndarray
+    places: list[list[int]]  # for each column, which of the D features it is encoded as
+    usual: list[np.ndarray]  # (m, d) for each column: quantiles, or frequent categories
+    means: np.ndarray  # (K, D), of the features in each class
+    # (K, D, D): row j regresses number j on all others, in each class and in units of `spread`
     slopes: np.ndarray
-    low: np.ndarray
+    low: np.ndarray  # (D,), range and standard deviation of the features
     high: np.ndarray
     spread: np.ndarray
 
@@ -58,10 +42,7 @@ class Replacements:
     def alternatives(self, column: int, rows: np.ndarray, likely: np.ndarray) -> np.ndarray:
         """Features (n, m, d) that a column of rows (n, D) may be replaced by.
 
-        Parameters
-        ----------
-        likely : ndarray of int of shape (n, c)
-            Classes in which a number is regressed on the others.
+        A number is regressed on the others in the `likely` classes (n, c).
         """
         where = self.places[column]
         usual = np.broadcast_to(self.usual[column], (len(rows), *self.usual[column].shape))
@@ -69,7 +50,7 @@ class Replacements:
         if not slope.any():
             return usual
         regressed = np.zeros((len(rows), likely.shape[1], len(where)))  # 0: no gap
-        spread = np.where(self.spread > 0, self.spread, 1.0)
+        spread = _positive(self.spread)
         for place, k in enumerate(likely.T):
             deviations = np.clip((rows - self.means[k]) / spread, -FAR, FAR)
             change = (deviations * slope[k]).sum(axis=1)
@@ -79,19 +60,22 @@ class Replacements:
     def outside(self, rows: np.ndarray) -> np.ndarray:
         """By how many standard deviations each column (n, C) of rows (n, D) leaves its range."""
         beyond = np.maximum(self.low - rows, rows - self.high)
-        deviations = beyond / np.where(self.spread > 0, self.spread, 1.0)
+        deviations = beyond / _positive(self.spread)
         first = [where[0] for where in self.places]
         return np.where(deviations > _OUTSIDE, deviations, 0.0)[:, first]
+
+
+def _positive(spread: np.ndarray) -> np.ndarray:
+    return np.where(spread > 0, spread, 1.0)
 
 
 def _slopes(rows: np.ndarray, numbers: Sequence[int], spread: np.ndarray) -> np.ndarray:
     """Coefficients (D, D) of each number on all other numbers, in units of their spread (D,)."""
     slopes = np.zeros((rows.shape[1], rows.shape[1]))
     if len(numbers) > 1 and len(rows) > 2:
-        scale = np.where(spread[numbers] > 0, spread[numbers], 1.0)
-        covariance = np.cov(
-            (rows[:, numbers] - rows[:, numbers].mean(axis=0)) / scale, rowvar=False
-        )
+        scale = _positive(spread[numbers])
+        deviations = (rows[:, numbers] - rows[:, numbers].mean(axis=0)) / scale
+        covariance = np.cov(deviations, rowvar=False)
         precision = np.linalg.inv(covariance + _RIDGE * np.eye(len(numbers)))
         coefficients = -precision / np.diag(precision)[:, None]
         np.fill_diagonal(coefficients, 0.0)

@@ -1,7 +1,6 @@
 """ScoredRows: what a model says about rows of a table, and the deferral rule calibrated on it."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -18,6 +17,7 @@ from bacoun.deferral import DeferralRule
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.uncertainty import expected_calibration_error
 
+_SCORES = tuple(field.name for field in fields(Evaluation) if field.name != "probabilities")
 _BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)  # of the error rate, of which "auto" chooses
 _LARGEST_ERROR_PROBABILITY = 0.2  # so that scarce data does not mean fewer deferrals
 _SIGNIFICANT = 0.01  # p-value of drift within the calibration rows
@@ -36,10 +36,8 @@ class ScoredRows:
     classes: np.ndarray  # the labels (K,), in the order of the probabilities
     evaluation: Evaluation[np.ndarray]  # probabilities (N, K), uncertainties and scores (N,)
     unseen: np.ndarray  # (N,), rows with something that training did not have
-    # (N,), rows that are farther from all known rows than these from each other
-    outside: np.ndarray
-    # (N,), "" if accepted, else "unfamiliar" or "ambiguous"; "" before a rule decides
-    reason: np.ndarray
+    outside: np.ndarray  # (N,), rows farther from all known ones than these from each other
+    reason: np.ndarray  # (N,): "unfamiliar", "ambiguous", or "" if accepted or not decided yet
     truth: np.ndarray | None = None  # index (N,) of the true class, if known
 
     @classmethod
@@ -52,27 +50,21 @@ class ScoredRows:
         neighborhood: Neighborhood | None = None,
     ) -> Self:
         """Score encoded rows; none is outside without a neighborhood."""
-        nothing = np.zeros(len(features), dtype=bool)
-        return cls(
-            frame,
-            features,
-            classifier.classes_,
-            classifier.evaluate(features),
-            nothing if unseen is None else unseen,
-            nothing if neighborhood is None else neighborhood.is_outside(features),
-            np.full(len(features), ""),
-        )
+        said, nothing = classifier.evaluate(features), np.zeros(len(features), dtype=bool)
+        unseen = nothing if unseen is None else unseen
+        outside = nothing if neighborhood is None else neighborhood.is_outside(features)
+        reason = np.full(len(features), "")
+        return cls(frame, features, classifier.classes_, said, unseen, outside, reason)
 
     def __len__(self) -> int:
         return len(self.unseen)
 
     def take(self, rows: np.ndarray) -> Self:
         """Some of the rows, by their indices."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        parts = {name: _take(value, rows) for name, value in own.items() if name != "classes"}
-        return replace(self, **parts)
-
-    # --- predictions and decisions ----------------------------------------------------------------
+        said = {name: _take(column, rows) for name, column in vars(self.evaluation).items()}
+        names = ("frame", "features", "unseen", "outside", "reason", "truth")
+        parts = {name: _take(vars(self)[name], rows) for name in names}
+        return replace(self, evaluation=Evaluation(**said), **parts)
 
     @property
     def predicted(self) -> np.ndarray:
@@ -108,10 +100,8 @@ class ScoredRows:
     @staticmethod
     def column_names(classes: Iterable[Any]) -> list[str]:
         """Names of the columns of `table`."""
-        probabilities = [f"p_{label}" for label in classes]
-        parts = ["total", "aleatoric", "epistemic"]
-        ood = ["ood_score", "ood_probability", "rows_like_this", "log_density"]
-        return ["prediction", *probabilities, *parts, *ood, "decision", "reason"]
+        probabilities = (f"p_{label}" for label in classes)
+        return ["prediction", *probabilities, *_SCORES, "decision", "reason"]
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -120,15 +110,12 @@ class ScoredRows:
         columns = [
             self.classes[self.predicted],
             *said.probabilities.T,
-            *(said.total, said.aleatoric, said.epistemic),
-            *(said.ood_score, said.ood_probability, said.rows_like_this, said.log_density),
+            *(vars(said)[score] for score in _SCORES),
             np.where(self.reason == "", "accept", "defer"),
             self.reason,
         ]
         named = zip(self.column_names(self.classes), columns, strict=True)
         return pd.DataFrame(dict(named), index=self.frame.index)
-
-    # --- calibration, on rows with known classes --------------------------------------------------
 
     def calibrate(
         self, max_error: float | Literal["auto"] | None, **options: Any
@@ -144,23 +131,20 @@ class ScoredRows:
             return make(), "No error bound was requested."
         bounds = _BOUNDS if max_error == "auto" else [max_error]
         if len(bounds) > 1:
-            make = partial(
-                make, max_error_probability=_LARGEST_ERROR_PROBABILITY, n_bounds=len(bounds)
-            )
+            cap = _LARGEST_ERROR_PROBABILITY
+            make = partial(make, max_error_probability=cap, n_bounds=len(bounds))
         rules = [make(max_error=bound) for bound in sorted(bounds)]
-        rule = next(filter(_is_supported, rules), rules[-1])
+        supported = (rule for rule in rules if rule.total_threshold > -math.inf)
+        rule = next(supported, rules[-1])
         acceptance: Any = rule.acceptance
-        if _is_supported(rule) or len(bounds) == 1:
+        if acceptance.threshold is not None or len(bounds) == 1:
             return rule, acceptance.statement
         return replace(rule, acceptance=None), f"{acceptance.statement} No bound is guaranteed."
 
     def calibration(self) -> dict[str, Any]:
         """The scores that the rule is calibrated on, before rounding."""
-        return {
-            "ood_score": self.ood_score,
-            "total": self.evaluation.total,
-            "correct": self.correct,
-        }
+        total = self.evaluation.total
+        return {"ood_score": self.ood_score, "total": total, "correct": self.correct}
 
     def drift(self) -> str:
         """Whether rows in the order of time become less familiar, or errors more frequent."""
@@ -193,13 +177,5 @@ class ScoredRows:
 
 
 def _take(value: Any, rows: np.ndarray) -> Any:
-    if isinstance(value, Evaluation):
-        return Evaluation(**{name: _take(column, rows) for name, column in vars(value).items()})
-    if isinstance(value, pd.DataFrame):
-        return value.iloc[rows]
-    return None if value is None else value[rows]
-
-
-def _is_supported(rule: DeferralRule) -> bool:
-    """Whether there is enough evidence for the rule's error bound."""
-    return rule.acceptance is not None and rule.acceptance.threshold is not None
+    some = value.iloc if isinstance(value, pd.DataFrame) else value
+    return None if some is None else some[rows]

@@ -1,10 +1,8 @@
 """The split of a table into training and calibration rows; rows of a group stay together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -16,9 +14,6 @@ from bacoun.columns.type_inference import find_kind
 from bacoun.deferral.checks import as_share
 from bacoun.tabular.encoding import TableEncoder, find_ids
 
-if TYPE_CHECKING:
-    from bacoun.classifier import BaCOUnClassifier
-
 _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of most identical rows
 
 
@@ -26,12 +21,11 @@ _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of mo
 class Sampled:
     """What is known about all rows, if a table is a sample of more than fit into memory."""
 
-    train: np.ndarray  # rows of the sample to train on
-    held_out: np.ndarray  # and to calibrate on
+    n_train: int  # rows of the sample to train on, the first ones; the others are to calibrate on
     ids: Mapping[str, str]  # columns that only identify rows, as from find_ids
     facts: Mapping[str, Any]  # about all rows, in place of those about the sample
-    # fits a classifier to all rows, given the sampled points, their labels and the checkpoint
-    fit_classifier: Callable[[BaCOUnClassifier, TableEncoder, np.ndarray, np.ndarray, Any], None]
+    # fits a classifier to all rows, given encoder, sampled points, their labels and a checkpoint
+    fit_classifier: Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -44,8 +38,7 @@ class Split:
     n_copies: int  # rows that repeat others
     repeats: str  # how these count: "copies" of one event, "events" of their own, or "none"
     calibrated_on: str = "random rows"  # the held-out rows, in words
-    # places of the held-out rows in the order of time, if that decided
-    in_order: np.ndarray | None = None
+    in_order: np.ndarray | None = None  # places of these in the order of time, if that decided
 
     @classmethod
     def of(
@@ -70,7 +63,8 @@ class Split:
         times = None if time is None else read_times(table, time)
         try:
             if sampled is not None:
-                return cls(sampled.train, sampled.held_out, ids, n_copies, repeats)
+                train, held_out = np.split(np.arange(len(table)), [sampled.n_train])
+                return cls(train, held_out, ids, n_copies, repeats)
             if times is None:
                 return cls(*split(labels, groups, share, random_state), ids, n_copies, repeats)
             train, held_out = split_by_time(labels, groups, times, share)
@@ -78,17 +72,12 @@ class Split:
             inputs = table.drop(columns=split_columns(group, time))
             TableEncoder().fit(inputs, impute)  # if the columns are the problem, they are named
             raise
-        latest = times[held_out]
+        latest, is_date = times[held_out], find_kind(table[time])[0] == "date"
+        write = dates.as_text if is_date else "{:.15g}".format
+        first, last = write(latest.min()), write(latest.max())
+        period = f"the latest rows, {time} from {first} to {last}"
         in_order = np.argsort(latest, kind="stable")
-        return cls(train, held_out, ids, n_copies, repeats, _period(table[time], latest), in_order)
-
-
-def _period(column: pd.Series, latest: np.ndarray) -> str:
-    """The time that the latest rows span, in words."""
-    is_date = find_kind(column)[0] == "date"
-    ends = latest.min(), latest.max()
-    first, last = (dates.as_text(end) if is_date else f"{end:.15g}" for end in ends)
-    return f"the latest rows, {column.name} from {first} to {last}"
+        return cls(train, held_out, ids, n_copies, repeats, period, in_order)
 
 
 def check_settings(
@@ -117,8 +106,7 @@ def split_columns(group: str | None, time: str | None) -> list[str]:
 def find_groups(table: pd.DataFrame, column: str | None) -> np.ndarray:
     """Which rows (N,) belong together, as integers: those of one group, or identical ones.
 
-    Without a `column` of groups, identical rows are one. The table has no columns that only
-    identify rows, in which copies may differ.
+    The table has no columns that only identify rows, in which copies may differ.
     """
     return pd.factorize(hash_groups(table, column))[0]
 
@@ -175,7 +163,7 @@ def split_by_time(
     train, later = order[:n_train], order[n_train:]
     fresh = later[~np.isin(groups[later], groups[train])]
     held_out = fresh[np.sort(np.unique(groups[fresh], return_index=True)[1])]
-    if min(len(np.unique(labels[side])) for side in (train, held_out)) < len(np.unique(labels)):
+    if not _have_all(labels, train, held_out):
         raise ValueError(
             "the time split must leave rows of each class on both sides; the latest "
             f"{share:.0%} of the rows do not. Raise calibration_share, or split at random."
@@ -197,23 +185,24 @@ def split(
         order = np.random.default_rng(random_state).permutation(n_rows)
         one_each = order[np.unique(groups[order], return_index=True)[1]]
     n_held_out = round(share * len(one_each))
-    too_few = ValueError(
-        f"calibration_share must leave rows of each class on both sides; {share:g} of {n_rows} "
-        f"rows, {len(one_each)} of them distinct, does not, with {n_classes} classes. Try 0.2, or "
-        "add rows."
-    )
-    if (
-        not n_classes <= n_held_out <= len(one_each) - n_classes
-        or n_rows - n_held_out < 2 * n_classes
-    ):
-        raise too_few
+    is_enough = n_rows - n_held_out >= 2 * n_classes
     try:
         _, held_out = train_test_split(
             one_each, test_size=n_held_out, stratify=labels[one_each], random_state=random_state
         )
-    except ValueError:  # a class with one row, or one group
-        raise too_few from None
-    train = np.flatnonzero(~np.isin(groups, groups[held_out]))
-    if min(len(np.unique(labels[side])) for side in (train, held_out)) < n_classes:
-        raise too_few
+        train = np.flatnonzero(~np.isin(groups, groups[held_out]))
+        is_enough &= _have_all(labels, train, held_out)
+    except ValueError:  # a side with fewer rows than classes, or a class with one row, or one group
+        is_enough = False
+    if not is_enough:
+        raise ValueError(
+            f"calibration_share must leave rows of each class on both sides; {share:g} of {n_rows} "
+            f"rows, {len(one_each)} of them distinct, does not, with {n_classes} classes. Try 0.2, "
+            "or add rows."
+        )
     return train, np.sort(held_out)
+
+
+def _have_all(labels: np.ndarray, *sides: np.ndarray) -> bool:
+    """Whether the rows on each side have labels of each class."""
+    return all(len(np.unique(labels[side])) == len(np.unique(labels)) for side in sides)

@@ -1,36 +1,36 @@
 """A typical row of a model, written as in a table: to start from, and as an example."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
+from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns.column import Column
-from bacoun.tabular.model import TableModel
+from bacoun.tabular.encoding import TableEncoder
+from bacoun.tabular.neighbors import Neighborhood
 
 _N_LOOKED_AT = 512
 _N_TYPICAL = 25
 
 
-def typical_row(model: TableModel) -> dict[str, Any]:
+def typical_row(
+    classifier: BaCOUnClassifier, encoder: TableEncoder, known: Neighborhood
+) -> dict[str, Any]:
     """A row in the middle of the densest known ones; it is not any single one of them.
 
     The median, or the most frequent category, of each column over the 25 most familiar rows.
     """
-    known = model.neighborhood
     rows = known.rows[:_N_LOOKED_AT] * known.scale + known.mean
-    score = model.classifier.evaluate(rows).ood_score
+    score = classifier.evaluate(rows).ood_score
     nearest = rows[np.argsort(score, kind="stable")[:_N_TYPICAL]]
-    pairs = zip(model.encoder.columns_, model.encoder.places, strict=True)
+    pairs = zip(encoder.columns_, encoder.places, strict=True)
     return {c.name: c.as_cell(_middle(c, nearest[:, where])) for c, where in pairs}
 
 
 def _middle(column: Column, features: np.ndarray) -> Any:
-    if column.levels or column.gaps:
-        gap = features[:, -1] == (len(column.levels) if column.levels else 1)
-        if gap.mean() > 0.5:
-            return None
+    gap = features[:, -1] == (len(column.levels) or 1)
+    if (column.levels or column.gaps) and gap.mean() > 0.5:
+        return None
     if column.levels:
         codes, counts = np.unique(features[:, 0].astype(int), return_counts=True)
         return column.decode(np.array([codes[counts.argmax()]]))
