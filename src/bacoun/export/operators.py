@@ -11,11 +11,18 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.nn.functional import embedding_bag
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode,
+)
 
-from bacoun.export.graph import Graph, Value
+from bacoun.export.graph import TREES, Graph, Value
+from bacoun.features.forest import Forest
 
 _ROWS = object()  # stands for the number of rows, which a graph leaves open
 _END = 2**62  # of a slice: all the rest
@@ -50,6 +57,21 @@ class _Recorder(TorchDispatchMode):
         name = operator.overloadpacket.__name__
         self.calls.append((name, arguments, options or {}, result))
         return result
+
+
+def run_as_one(name: str, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """Run a function that is recorded, and then translated, as one operator of this name."""
+    recorder = _get_current_dispatch_mode()
+    with _disable_current_modes():
+        result = function(*arguments)
+    if isinstance(recorder, _Recorder):
+        recorder.calls.append((name, arguments, {}, result))
+    return result
+
+
+def leaf_sums(points: Tensor, forest: Forest) -> Tensor:
+    """Sums (N, K) of the class frequencies in the leaves that points (N, D) reach."""
+    return embedding_bag(forest._leaves(points), forest.values_, mode="sum")
 
 
 def add_function(graph: Graph, function: Callable[[Tensor], Sequence[Tensor]]) -> list[Value]:
@@ -296,6 +318,35 @@ class _Operators:
         """A value after `whole[..., place] = part`."""
         before, after = self.slice(whole, axis, 0, place), self.slice(whole, axis, place + 1)
         return self.cat([before, self.unsqueeze(part, axis), after], axis)
+
+    # Trees
+
+    def leaf_sums(self, points: Value, forest: Forest) -> Value:
+        """The operator for trees, of columns with all nodes, and with all values of the leaves."""
+        roots, left, values = (
+            tensor.cpu().numpy() for tensor in (forest.roots_, forest.children_, forest.values_)
+        )
+        places, n_classes = np.arange(len(left)), values.shape[1]
+        tree = roots.searchsorted(places, side="right") - 1
+        node, is_leaf = places - roots[tree], left == places
+        at_left = np.where(is_leaf, 0, left - roots[tree])
+        columns = {
+            "nodes_treeids": tree,
+            "nodes_nodeids": node,
+            "nodes_featureids": forest.features_.cpu().numpy(),
+            "nodes_values": np.where(is_leaf, np.float32(0), forest.thresholds_.cpu().numpy()),
+            "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ"),
+            "nodes_truenodeids": at_left,
+            "nodes_falsenodeids": np.where(is_leaf, 0, at_left + 1),
+            "target_treeids": tree[is_leaf].repeat(n_classes),
+            "target_nodeids": node[is_leaf].repeat(n_classes),
+            "target_ids": np.tile(np.arange(n_classes), is_leaf.sum()),
+            "target_weights": values[is_leaf].ravel(),
+        }
+        lists: dict[str, Any] = {name: column.tolist() for name, column in columns.items()}
+        return self.add_node(
+            "TreeEnsembleRegressor", points, domain=TREES, n_targets=n_classes, **lists
+        )
 
     # Images
 
