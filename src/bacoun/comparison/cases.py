@@ -28,6 +28,9 @@ _MIN_ROWS = 5  # of a class in training, and of a shift
 _MAX_FOREIGN = 500
 
 
+Frames = Mapping[str, pd.DataFrame]
+
+
 @dataclass(frozen=True)
 class Rows:
     """Encoded rows of a table."""
@@ -62,11 +65,7 @@ class Case:
 
     @classmethod
     def from_frames(
-        cls,
-        train: pd.DataFrame,
-        test: pd.DataFrame,
-        shifts: Mapping[str, pd.DataFrame],
-        target: str,
+        cls, train: pd.DataFrame, test: pd.DataFrame, shifts: Frames, target: str
     ) -> Self:
         """Encode tables that have the target among their columns, as `bacoun fit` would."""
         counts = train[target].value_counts()
@@ -76,9 +75,8 @@ class Case:
 
         def encode(frame: pd.DataFrame) -> Rows:
             points, unseen = encoder.transform_with_unseen(frame.drop(columns=target))
-            labels = None
-            if frame[target].isin(known).all():
-                labels = np.searchsorted(np.array(known), frame[target].to_numpy())
+            is_known = frame[target].isin(known).all()
+            labels = np.searchsorted(np.array(known), frame[target]) if is_known else None
             return Rows(points, labels, unseen)
 
         categorical = encoder.categorical_features_
@@ -217,17 +215,9 @@ def cases_of(
 ) -> Iterator[tuple[str, Callable[[], Case]]]:
     """The cases that a table offers, by name, each made when it is called.
 
-    Parameters
-    ----------
-    frame, target
-        A table, and the name of its column with the labels.
-    seed : int
-        Of the splits and the synthetic shifts.
-    time, group : str, optional
-        Column of dates or numbers, of which the latest rows are a shift; column of groups, of which
-        each in turn is left out. No inputs.
-    max_train, max_test : int
-        Rows of each part, at most; drawn at random.
+    Of a column `time` of dates or numbers, the latest rows are a shift; of a column `group`, each
+    value in turn is left out. Both are no inputs. `max_train` and `max_test` rows are drawn at
+    random if there are more.
     """
     times = None if time is None else read_times(frame, time)
     if group is not None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.special import logsumexp
 from scipy.stats import entropy
 from sklearn.compose import ColumnTransformer
@@ -29,16 +28,9 @@ from threadpoolctl import threadpool_limits
 
 from bacoun.baselines import BNN, DDU, GP, NLM, SNGP, VOS, DeepEnsemble, MCDropout, NatPN
 from bacoun.classifier import BaCOUnClassifier
+from bacoun.comparison import detectors
 from bacoun.comparison.cases import Case, Rows
-from bacoun.comparison.detectors import (
-    Detector,
-    ecod,
-    isolation_forest,
-    knn_distance,
-    local_outlier_factor,
-    mahalanobis,
-    one_class_svm,
-)
+from bacoun.engine import threads
 from bacoun.features import LearnedFeatures
 
 OURS = "bacoun"
@@ -79,13 +71,8 @@ class Method:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """All libraries on one thread, so that times can be compared."""
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(n_threads)
+    with threads.one_thread(), threadpool_limits(1):
+        yield
 
 
 class Inputs:
@@ -231,7 +218,9 @@ def fit_mapie(case: Case, seed: int) -> Answer:
 # --- detectors beside a forest --------------------------------------------------------------------
 
 
-def fit_detector(detect: Callable[..., Detector], name: str, case: Case, seed: int) -> Answer:
+def fit_detector(
+    detect: Callable[..., detectors.Detector], name: str, case: Case, seed: int
+) -> Answer:
     """A random forest for the class, and a detector beside it for what is strange.
 
     The forest's doubt about training rows is out of bag.
@@ -303,12 +292,12 @@ METHODS: dict[str, Method] = {
     "mlp": Method(fit_mlp, _MLP_SCORES),
     "catboost": Method(fit_catboost, _CATBOOST_SCORES, package="catboost"),
     "mapie": Method(fit_mapie, ("mapie",), package="mapie"),
-    **_one(fit_detector, "isolation forest", isolation_forest),
-    **_one(fit_detector, "LOF", local_outlier_factor),
-    **_one(fit_detector, "one-class SVM", one_class_svm),
-    **_one(fit_detector, "kNN", knn_distance),
-    **_one(fit_detector, "Mahalanobis", mahalanobis),
-    **_one(fit_detector, "ECOD", ecod, package="pyod"),
+    **_one(fit_detector, "isolation forest", detectors.isolation_forest),
+    **_one(fit_detector, "LOF", detectors.local_outlier_factor),
+    **_one(fit_detector, "one-class SVM", detectors.one_class_svm),
+    **_one(fit_detector, "kNN", detectors.knn_distance),
+    **_one(fit_detector, "Mahalanobis", detectors.mahalanobis),
+    **_one(fit_detector, "ECOD", detectors.ecod, package="pyod"),
     **_one(fit_baseline, "NLM", NLM),
     **_one(fit_baseline, "ensemble", partial(DeepEnsemble, network=LearnedFeatures(dropout=0.0))),
     **_one(fit_baseline, "NatPN", NatPN),

@@ -6,14 +6,7 @@ import numpy as np
 
 from bacoun.comparison.cases import Rows
 from bacoun.comparison.methods import Scored
-from bacoun.uncertainty import auroc
-from bacoun.uncertainty.metrics import (
-    augrc,
-    aupr,
-    aurc,
-    expected_calibration_error,
-    fpr_at_tpr,
-)
+from bacoun.uncertainty import metrics
 
 SMALLEST_PROBABILITY = 1e-12  # a forest gives 0, of which no logarithm exists
 
@@ -31,7 +24,7 @@ def quality_of(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float
     return {
         "accuracy": float((shares.argmax(axis=1) == labels).mean()),
         "log loss": float(-np.log(likely).mean()),
-        "ece": expected_calibration_error(shares, labels),
+        "ece": metrics.expected_calibration_error(shares, labels),
     }
 
 
@@ -46,9 +39,9 @@ def detection(inside: Scored, test: Rows, outside: Scored) -> dict[str, float]:
     deferral = np.concatenate([inside.deferral, outside.deferral[:n_outside]])
     correct = np.concatenate([right, np.zeros(n_outside, dtype=bool)])
     return {
-        "auroc": auroc(inside.ood, outside.ood),
-        "aupr": aupr(inside.ood, outside.ood),
-        "fpr95": fpr_at_tpr(inside.ood, outside.ood),
-        "aurc": aurc(deferral, correct),
-        "augrc": augrc(deferral, correct),
+        "auroc": metrics.auroc(inside.ood, outside.ood),
+        "aupr": metrics.aupr(inside.ood, outside.ood),
+        "fpr95": metrics.fpr_at_tpr(inside.ood, outside.ood),
+        "aurc": metrics.aurc(deferral, correct),
+        "augrc": metrics.augrc(deferral, correct),
     }

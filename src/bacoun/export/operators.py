@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partialmethod, reduce
 from typing import Any
 
 import numpy as np
@@ -216,21 +216,16 @@ class _Operators:
     def nan_to_num(self, value: Value, nan: float, above: float, below: float) -> Value:
         truth = replace(value, dtype=torch.bool)
         value = self.where(self.graph.add("IsNaN", value, like=truth), nan, value)
-        for number, sign, other in (
-            (above, "positive", "negative"),
-            (below, "negative", "positive"),
-        ):
-            one_side = {f"detect_{sign}": 1, f"detect_{other}": 0}
-            value = self.where(
-                self.graph.add("IsInf", value, like=truth, **one_side), number, value
-            )
+        for number, is_above in ((above, 1), (below, 0)):
+            sides = {"detect_positive": is_above, "detect_negative": 1 - is_above}
+            is_infinite = self.graph.add("IsInf", value, like=truth, **sides)
+            value = self.where(is_infinite, number, value)
         return value
 
     def searchsorted(self, cuts: Tensor, values: Value) -> Value:
         column = self.graph.add("Unsqueeze", values, [2], like=values)
-        is_above = self.graph.add(
-            "Greater", column, cuts[:, None], like=replace(column, dtype=torch.bool)
-        )
+        truth = replace(column, dtype=torch.bool)
+        is_above = self.graph.add("Greater", column, cuts[:, None], like=truth)
         return self.reduced("ReduceSum", is_above, 2)
 
     # Types, shapes and places
@@ -240,13 +235,11 @@ class _Operators:
 
     alias = clone = detach = lift_fresh_copy = _to_copy
 
-    def zeros_like(self, value: Value, number: float = 0.0, **_: Any) -> Value:
+    def full_like(self, value: Value, number: float = 0.0, **_: Any) -> Value:
         return self.graph.filled_like(value, number, self.out.dtype)
 
-    full_like = zeros_like
-
-    def ones_like(self, value: Value, **_: Any) -> Value:
-        return self.zeros_like(value, 1.0)
+    zeros_like = full_like
+    ones_like = partialmethod(full_like, number=1.0)
 
     def view(self, value: Value, sizes: Sequence[Any]) -> Value:
         return self.add_node("Reshape", value, [-1 if n is _ROWS else n for n in sizes])

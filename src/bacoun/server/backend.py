@@ -31,8 +31,7 @@ class Backend:
 
     async def ask(self, kind: str, name: str, **options: Any) -> Response:
         """Let a worker answer a question about a model."""
-        job = Job(kind, self.catalog[name], options=options)
-        return self._response(job, await self.pool.ask(job))
+        return await self._answer(Job(kind, self.catalog[name], options=options))
 
     async def ask_with_body(
         self, request: Request, kind: str, name: str, media_type: str, **options: Any
@@ -40,10 +39,10 @@ class Backend:
         """Let a worker answer about a model and the body of a request."""
         model = self.catalog[name]
         async with self.bodies.read(request) as body:
-            job = Job(kind, model, body, media_type, options)
-            return self._response(job, await self.pool.ask(job))
+            return await self._answer(Job(kind, model, body, media_type, options))
 
-    def _response(self, job: Job, answer: Answer) -> Response:
+    async def _answer(self, job: Job) -> Response:
+        answer = await self.pool.ask(job)
         if answer.rows:
             self.metrics.rows.labels(job.model.name).inc(answer.rows)
             self.metrics.deferred.labels(job.model.name).inc(answer.deferred)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -86,16 +86,12 @@ def add_static_files(app: FastAPI) -> None:
     """Scripts and styles; those of the report are shared with it."""
     # Not by the name of their package, which would import torch.
     shared = files("bacoun").joinpath("report")
-    styles = shared.joinpath("page.css").read_text(encoding="utf-8")
-    script = shared.joinpath("page.js").read_text(encoding="utf-8")
+    types = {"css": "text/css", "js": "text/javascript"}
 
-    @app.get("/static/report.css", include_in_schema=False)
-    async def report_styles() -> Response:
-        return PlainTextResponse(styles, media_type="text/css")
-
-    @app.get("/static/report.js", include_in_schema=False)
-    async def report_script() -> Response:
-        return PlainTextResponse(script, media_type="text/javascript")
+    @app.get("/static/report.{ending}", include_in_schema=False)
+    async def of_report(ending: Literal["css", "js"]) -> Response:
+        content = shared.joinpath(f"page.{ending}").read_text(encoding="utf-8")
+        return PlainTextResponse(content, media_type=types[ending])
 
     @app.get("/favicon.ico", include_in_schema=False)
     async def icon() -> Response:

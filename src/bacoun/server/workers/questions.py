@@ -9,13 +9,7 @@ from typing import Any
 import pandas as pd
 
 from bacoun.server.dialects import open_inference
-from bacoun.server.dialects.formats import (
-    check_length,
-    dump_json,
-    read_rows,
-    to_frame,
-    to_records,
-)
+from bacoun.server.dialects.formats import check_length, dump_json, read_rows, to_frame, to_records
 from bacoun.server.jobs import Answer, Job
 from bacoun.server.workers.models import LoadedModel
 from bacoun.tabular.explanation import Explanation
@@ -47,17 +41,14 @@ def _row(loaded: LoadedModel, job: Job) -> Answer:
 
 
 def _plain(explanation: Explanation) -> dict[str, Any]:
-    parts = {
-        name: [item._asdict() for item in getattr(explanation, name)]
-        for name in ("surprises", "unseen", "pulls")
-    }
+    parts = ("surprises", "unseen", "pulls")
     return {
         "because": str(explanation),
         "reason": explanation.reason,
         "n_repairs": explanation.n_repairs,
         "rows_like_this": explanation.rows_like_this,
         "classes": [{"label": label, "probability": p} for label, p in explanation.classes],
-        **parts,
+        **{name: [item._asdict() for item in getattr(explanation, name)] for name in parts},
     }
 
 
