@@ -79,11 +79,10 @@ class Inputs:
     """Standardized numbers and one-hot categories, learned from the training rows of a case."""
 
     def __init__(self, case: Case) -> None:
-        numbers = np.setdiff1d(np.arange(case.train.points.shape[1]), case.categorical)
         one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-        self.transformer = ColumnTransformer(
-            [("numbers", StandardScaler(), numbers), ("categories", one_hot, case.categorical)]
-        ).fit(case.train.points)
+        numbers = ("numbers", StandardScaler(), case.numbers)
+        transformer = ColumnTransformer([numbers, ("categories", one_hot, case.categorical)])
+        self.transformer = transformer.fit(case.train.points)
 
     def __call__(self, rows: Rows) -> np.ndarray:
         """Inputs (N, D'), float64."""
@@ -123,8 +122,8 @@ def fit_sklearn(make: Make, name: str, case: Case, seed: int) -> Answer:
 
 def fit_boosting(case: Case, seed: int) -> Answer:
     """Gradient boosting of scikit-learn, which knows categories up to 255 values."""
-    coded = case.train.points[:, case.categorical].max(axis=0, initial=0) < 255
-    categorical = [c for c, few in zip(case.categorical, coded, strict=True) if few]
+    points = case.train.points
+    categorical = [c for c in case.categorical if points[:, c].max(initial=0) < 255]
 
     def typed(rows: Rows) -> np.ndarray:
         is_category = np.isin(np.arange(rows.points.shape[1]), case.categorical)

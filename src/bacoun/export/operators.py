@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partialmethod, reduce
+from functools import partial, partialmethod, reduce
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import (
     _disable_current_modes,
     _get_current_dispatch_mode,
 )
+from torch.utils._pytree import tree_leaves, tree_map
 
 from bacoun.export.graph import TREES, Graph, Value
 from bacoun.features.forest import Forest
@@ -88,8 +89,9 @@ def add_function(graph: Graph, function: Callable[[Tensor], Sequence[Tensor]]) -
     values: dict[int, Value] = {id(rows): graph.rows}  # by the id of the tensor that they stand for
     columns: dict[int, tuple[int, int, int]] = {}  # part of which tensor a view is, and where
     for (name, *ours, result), (_, *theirs, _) in zip(two.calls, three.calls, strict=True):
-        arguments, options = _in_graph(ours, theirs, values)
-        if name in _CONSTANT or not _has_value([arguments, options]):
+        arguments, options = tree_map(partial(_in_graph, values), ours, theirs)
+        is_value = (isinstance(one, Value) for one in tree_leaves([arguments, options]))
+        if name in _CONSTANT or not any(is_value):
             continue
         if name == "copy_":
             whole, axis, place = columns[id(result)]
@@ -105,12 +107,8 @@ def add_function(graph: Graph, function: Callable[[Tensor], Sequence[Tensor]]) -
     return [graph.cast(values[id(result)], torch.float32) for result in results]
 
 
-def _in_graph(ours: Any, theirs: Any, values: dict[int, Value]) -> Any:
-    """Arguments with values for tensors, from the same call on two rows and on three."""
-    if isinstance(ours, dict):
-        return {name: _in_graph(ours[name], theirs[name], values) for name in ours}
-    if isinstance(ours, list | tuple):
-        return [_in_graph(*pair, values) for pair in zip(ours, theirs, strict=True)]
+def _in_graph(values: dict[int, Value], ours: Any, theirs: Any) -> Any:
+    """What an argument is in the graph; `ours` is that of two rows, `theirs` of three."""
     if isinstance(ours, Tensor):
         return values[id(ours)] if id(ours) in values else _constant(ours, theirs)
     return _ROWS if isinstance(ours, int) and ours != theirs else ours
@@ -123,14 +121,6 @@ def _constant(ours: Tensor, theirs: Tensor) -> Tensor:
     if not torch.equal(ours[first], theirs[first]) or bool((ours != ours[first]).any()):
         raise NotImplementedError("numbers that are computed outside torch")
     return ours[first]
-
-
-def _has_value(arguments: Any) -> bool:
-    if isinstance(arguments, dict):
-        return _has_value(list(arguments.values()))
-    return isinstance(arguments, Value) or (
-        isinstance(arguments, list) and any(map(_has_value, arguments))
-    )
 
 
 def _translated(graph: Graph, name: str, out: Any, arguments: Any, options: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from fastapi.responses import Response
 
 from bacoun.server.http.bodies import Bodies
 from bacoun.server.http.monitoring import Metrics
-from bacoun.server.jobs import Answer, Job
+from bacoun.server.jobs import Job
 from bacoun.server.settings import Settings
 from bacoun.server.workers.catalog import Catalog
 from bacoun.server.workers.pool import CANNOT_START, FIRST_SECONDS, Pool
@@ -49,12 +50,14 @@ class Backend:
         headers = {"Retry-After": "1"} if answer.status == 503 else None
         return Response(answer.body, answer.status, headers, answer.media_type)
 
-    async def prepare(self) -> list[Answer]:
-        """Have every model loaded once; the answers tell which cannot be."""
+    async def prepare(self) -> None:
+        """Have every model loaded once; say which cannot be."""
         jobs = [Job("describe", self.catalog[name]) for name in self.catalog.names()]
         answers = [await self.pool.ask(job, FIRST_SECONDS) for job in jobs]
         self.is_prepared = True
-        return answers
+        for answer in answers:
+            if answer.status != 200:
+                print(f"bacoun: {answer.body.decode()}", file=sys.stderr, flush=True)
 
     def check_ready(self) -> None:
         """Raise an ApiError unless models were loaded and processes that score can be started."""

@@ -16,14 +16,6 @@ from bacoun.tabular.explanation import Explanation
 from bacoun.web.errors import ApiError
 
 
-def _describe(loaded: LoadedModel, job: Job) -> Answer:
-    return Answer(dump_json(loaded.description))
-
-
-def _metadata(loaded: LoadedModel, job: Job) -> Answer:
-    return Answer(dump_json(open_inference.metadata(loaded)))
-
-
 def _row(loaded: LoadedModel, job: Job) -> Answer:
     """One row, the typical one with some values changed, and all that is known about it."""
     model, described = loaded.model, loaded.description
@@ -61,8 +53,8 @@ def _check(loaded: LoadedModel, job: Job) -> Answer:
 
 
 QUESTIONS: dict[str, Callable[[LoadedModel, Job], Answer]] = {
-    "describe": _describe,
-    "metadata": _metadata,
+    "describe": lambda loaded, job: Answer(dump_json(loaded.description)),
+    "metadata": lambda loaded, job: Answer(dump_json(open_inference.metadata(loaded))),
     "row": _row,
     "check": _check,
 }
