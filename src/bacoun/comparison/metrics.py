@@ -11,13 +11,8 @@ from bacoun.uncertainty import metrics
 SMALLEST_PROBABILITY = 1e-12  # a forest gives 0, of which no logarithm exists
 
 
-def quality(scored: Scored, rows: Rows) -> dict[str, float]:
-    """Accuracy, log loss and expected calibration error of the class probabilities."""
-    return quality_of(scored.probabilities, rows.truth)
-
-
-def quality_of(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """The same of probabilities (N, K) for labels (N,) from 0 to K-1."""
+def quality(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Accuracy, log loss and expected calibration error of probabilities (N, K), labels 0..K-1."""
     shares = probabilities.astype(np.float64)
     shares /= shares.sum(axis=1, keepdims=True)
     likely = shares[np.arange(len(shares)), labels].clip(SMALLEST_PROBABILITY)

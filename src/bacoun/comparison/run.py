@@ -38,9 +38,10 @@ def measure(case: Case, method: str | Callable[[Case, int], Answer], seed: int) 
         for name, rows in case.shifts.items():
             numbers = detection(said, case.test, outside[name][score])
             if rows.labels is not None:
-                numbers |= quality(outside[name][score], rows)
+                numbers |= quality(outside[name][score].probabilities, rows.labels)
             shifts[name] = _rounded(numbers)
-        scores[score] = {"test": _rounded(quality(said, case.test)), "shifts": shifts}
+        on_test = quality(said.probabilities, case.test.truth)
+        scores[score] = {"test": _rounded(on_test), "shifts": shifts}
     return {
         "fit seconds": round(fitted - started, 3),
         "predict seconds": round(1000 * (predicted - fitted) / len(case.test), 4),

@@ -65,7 +65,7 @@ class Summary:
                 text += f"; {ranking.reference} is number {place + 1} {means[place]}"
             sentences.append(f"{text}.")
         seconds = self.methods["fit seconds"]
-        best, quickest = seconds.index[0], seconds.idxmin()
+        best, quickest = str(seconds.index[0]), str(seconds.idxmin())
         return [
             *sentences,
             f"Time: {best} takes {seconds[best]:.1f} s to fit; the quickest is {quickest} with "
@@ -74,7 +74,8 @@ class Summary:
 
     def rows(self) -> Iterator[tuple[str, str, dict[str, float]]]:
         """Case, shift and the AUROC of each score."""
-        for (case, shift), values in self.shifts.to_dict("index").items():
+        records = self.shifts.to_dict("records")
+        for (case, shift), values in zip(self.shifts.index.to_flat_index(), records, strict=True):
             yield case, shift, {str(name): value for name, value in values.items()}
 
     @property

@@ -17,7 +17,7 @@ class Error(BaseModel):
     """The body of every error."""
 
     error: str
-    code: str = Field(json_schema_extra={"enum": sorted(CODES.values())})
+    code: str = Field(json_schema_extra={"enum": [*sorted(CODES.values())]})
 
 
 def answers(*refusals: int, of: Any = dict[str, Any], also: tuple[str, ...] = ()) -> Responses:
