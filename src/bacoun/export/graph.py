@@ -42,13 +42,9 @@ class Graph:
         return torch.rand(size, dtype=self.rows.dtype, generator=generator)
 
     def add(self, kind: str, *inputs: Any, like: Any, **attributes: Any) -> Value:
-        """Append an operator of values and constants; the result has the type and rank of `like`.
+        """Append ONNX's operator `kind` of values and constants.
 
-        Parameters
-        ----------
-        kind : str
-            ONNX's name of the operator.
-        like : Value, or the description of a tensor that torch traced
+        The result has the type and rank of `like`, a value or a tensor.
         """
         output = f"{kind.lower()}_{len(self._nodes)}"
         names = [one.name if isinstance(one, Value) else self._constant(one) for one in inputs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -35,12 +35,10 @@ def page_routes(backend: Backend) -> APIRouter:
         """The list of models."""
         if wants_page(request.headers):
             return show("models")
-        return JSONResponse({"models": [entry(name) for name in backend.catalog.names()]})
-
-    def entry(name: str) -> dict[str, Any]:
-        address = f"/models/{name}"
-        report = f"{address}/report" if report_of(name).is_file() else None
-        return {"name": name, "page": address, "report": report}
+        names = backend.catalog.names()
+        reports = {name: f"/models/{name}/report" for name in names if report_of(name).is_file()}
+        listed = [{"name": n, "page": f"/models/{n}", "report": reports.get(n)} for n in names]
+        return JSONResponse({"models": listed})
 
     @router.get("/models/{name}", responses=answers(404, 422, also=("text/html",)))
     async def model(name: str, request: Request) -> Response:
