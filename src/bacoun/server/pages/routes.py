@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -84,12 +83,16 @@ def add_static_files(app: FastAPI) -> None:
     """Scripts and styles; those of the report are shared with it."""
     # Not by the name of their package, which would import torch.
     shared = files("bacoun").joinpath("report")
-    types = {"css": "text/css", "js": "text/javascript"}
 
-    @app.get("/static/report.{ending}", include_in_schema=False)
-    async def of_report(ending: Literal["css", "js"]) -> Response:
+    def add_shared(ending: str, media_type: str) -> None:
         content = shared.joinpath(f"page.{ending}").read_text(encoding="utf-8")
-        return PlainTextResponse(content, media_type=types[ending])
+
+        @app.get(f"/static/report.{ending}", include_in_schema=False)
+        async def shared_file() -> Response:
+            return PlainTextResponse(content, media_type=media_type)
+
+    add_shared("css", "text/css")
+    add_shared("js", "text/javascript")
 
     @app.get("/favicon.ico", include_in_schema=False)
     async def icon() -> Response:
