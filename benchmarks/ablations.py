@@ -19,7 +19,7 @@ from bacoun import BaCOUnClassifier
 from bacoun.comparison.cases import FAR_SHIFTS
 from bacoun.comparison.methods import OURS, fit_bacoun
 from bacoun.comparison.ranking import rank
-from bacoun.comparison.run import measure_fit, quality_table, shift_table
+from bacoun.comparison.run import measure, quality_table, shift_table
 from benchmarks import ood
 from benchmarks import record as records
 from benchmarks.record import Record, markdown_table, rich_table
@@ -77,7 +77,7 @@ def tasks() -> dict[str, Callable[[], dict[str, Any]]]:
 
 
 def _run(make_case: Callable[[int], Any], fit: Callable[..., Any]) -> dict[str, Any]:
-    return measure_fit(make_case(SEED), fit, SEED)
+    return measure(make_case(SEED), fit, SEED)
 
 
 def main() -> None:

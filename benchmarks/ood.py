@@ -24,17 +24,17 @@ from rich.console import Console
 
 from bacoun.comparison.cases import FAR_SHIFTS, Case, with_synthetic_shifts
 from bacoun.comparison.methods import METHODS, OURS
-from bacoun.comparison.ranking import Ranking, draw_ranks, rank
+from bacoun.comparison.ranking import Ranking, rank
 from bacoun.comparison.run import (
     DIFFICULTY,
     difficulty_table,
-    interval,
     measure,
     measure_difficulty,
     quality_table,
     shift_table,
 )
 from benchmarks import record as records
+from benchmarks.ranks import draw_ranks, interval
 from benchmarks.record import Record, markdown_table, rich_table, seeds_in
 
 RECORD = Path(__file__).with_suffix(".json")

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from bacoun.comparison.ranking import draw_ranks, holm, rank
+from bacoun.comparison.ranking import holm, rank
 
 
 @pytest.fixture
@@ -47,9 +47,3 @@ def test_holm_never_makes_a_p_value_smaller_nor_larger_than_one():
     assert (corrected >= raw - 1e-12).all()
     assert (corrected <= 1).all()
     assert (corrected[raw.sort_values().index].diff().dropna() >= 0).all()
-
-
-def test_the_picture_is_drawn(table, tmp_path):
-    ranking = rank(table, "ours", higher_is_better=True)
-    draw_ranks({"AUROC": ranking, "AURC": ranking}, tmp_path / "ranks.png")
-    assert (tmp_path / "ranks.png").stat().st_size > 5000

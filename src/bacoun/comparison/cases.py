@@ -28,6 +28,9 @@ _MIN_ROWS = 5  # of a class in training, and of a shift
 _MAX_FOREIGN = 500
 
 
+Frames = Mapping[str, pd.DataFrame]
+
+
 @dataclass(frozen=True)
 class Rows:
     """Encoded rows of a table."""
@@ -60,13 +63,14 @@ class Case:
     n_classes: int  # in training
     shifts: dict[str, Rows] = field(default_factory=dict)
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """Columns (d,) of the points that are no categories."""
+        return np.setdiff1d(np.arange(self.train.points.shape[1]), self.categorical)
+
     @classmethod
     def from_frames(
-        cls,
-        train: pd.DataFrame,
-        test: pd.DataFrame,
-        shifts: Mapping[str, pd.DataFrame],
-        target: str,
+        cls, train: pd.DataFrame, test: pd.DataFrame, shifts: Frames, target: str
     ) -> Self:
         """Encode tables that have the target among their columns, as `bacoun fit` would."""
         counts = train[target].value_counts()
@@ -76,9 +80,8 @@ class Case:
 
         def encode(frame: pd.DataFrame) -> Rows:
             points, unseen = encoder.transform_with_unseen(frame.drop(columns=target))
-            labels = None
-            if frame[target].isin(known).all():
-                labels = np.searchsorted(np.array(known), frame[target].to_numpy())
+            is_known = frame[target].isin(known).all()
+            labels = np.searchsorted(np.array(known), frame[target]) if is_known else None
             return Rows(points, labels, unseen)
 
         categorical = encoder.categorical_features_
@@ -101,28 +104,22 @@ def difficulty(inside: Rows, outside: Rows, seed: int) -> float:
 # --- synthetic shifts -----------------------------------------------------------------------------
 
 
-def _numbers(case: Case) -> np.ndarray:
-    """Columns (d,) of numbers."""
-    return np.setdiff1d(np.arange(case.train.points.shape[1]), case.categorical)
-
-
 def one_number_times_ten(case: Case, rng: np.random.Generator) -> np.ndarray | None:
     """In each row one number, not 0, is multiplied by ten: a slip of the decimal point."""
-    numbers, points = _numbers(case), case.test.points.copy()
+    numbers, points = case.numbers, case.test.points.copy()
     chance = rng.random((len(points), len(numbers))) * (points[:, numbers] != 0)
     rows = np.flatnonzero(chance.any(axis=1))
     if len(rows) == 0:
         return None
-    columns = numbers[chance[rows].argmax(axis=1)]
-    points[rows, columns] *= 10
+    points[rows, numbers[chance[rows].argmax(axis=1)]] *= 10
     return points[rows]
 
 
 def all_numbers_times_three(case: Case, rng: np.random.Generator) -> np.ndarray | None:
     """All numbers in other units."""
     points = case.test.points.copy()
-    points[:, _numbers(case)] *= 3
-    return points if len(_numbers(case)) else None
+    points[:, case.numbers] *= 3
+    return points if len(case.numbers) else None
 
 
 def shuffled_columns(case: Case, rng: np.random.Generator) -> np.ndarray | None:
@@ -132,7 +129,7 @@ def shuffled_columns(case: Case, rng: np.random.Generator) -> np.ndarray | None:
 
 def foreign_rows(case: Case, rng: np.random.Generator) -> np.ndarray | None:
     """Rows of another table, each number with the mean and sd of ours; categories at random."""
-    points, numbers = case.train.points, _numbers(case)
+    points, numbers = case.train.points, case.numbers
     if len(numbers) == 0:
         return None
     tables = [load(return_X_y=True)[0] for load in (load_breast_cancer, load_wine)]
@@ -149,9 +146,8 @@ def uniform_box(case: Case, rng: np.random.Generator) -> np.ndarray | None:
     """Uniform between the least and the largest value of each column; categories too."""
     low, high = case.train.points.min(axis=0), case.train.points.max(axis=0)
     made = rng.uniform(low, high, size=case.test.points.shape)
-    made[:, case.categorical] = rng.integers(
-        low[case.categorical], high[case.categorical] + 1, size=(len(made), len(case.categorical))
-    )
+    codes = case.categorical
+    made[:, codes] = rng.integers(low[codes], high[codes] + 1, size=(len(made), len(codes)))
     return made
 
 
@@ -161,7 +157,7 @@ Shift = Callable[[Case, np.random.Generator], np.ndarray | None]
 
 def _gaussian_at(distance: float) -> Shift:
     def gaussian(case: Case, rng: np.random.Generator) -> np.ndarray | None:
-        numbers, train = _numbers(case), case.train.points
+        numbers, train = case.numbers, case.train.points
         if len(numbers) == 0:
             return None
         shape = (len(case.test), len(numbers))
@@ -217,17 +213,9 @@ def cases_of(
 ) -> Iterator[tuple[str, Callable[[], Case]]]:
     """The cases that a table offers, by name, each made when it is called.
 
-    Parameters
-    ----------
-    frame, target
-        A table, and the name of its column with the labels.
-    seed : int
-        Of the splits and the synthetic shifts.
-    time, group : str, optional
-        Column of dates or numbers, of which the latest rows are a shift; column of groups, of which
-        each in turn is left out. No inputs.
-    max_train, max_test : int
-        Rows of each part, at most; drawn at random.
+    Of a column `time` of dates or numbers, the latest rows are a shift; of a column `group`, each
+    value in turn is left out. Both are no inputs. `max_train` and `max_test` rows are drawn at
+    random if there are more.
     """
     times = None if time is None else read_times(frame, time)
     if group is not None:

@@ -13,18 +13,10 @@ from sklearn.svm import OneClassSVM
 
 
 class Detector(NamedTuple):
-    """A fitted detector.
+    """A fitted detector."""
 
-    Attributes
-    ----------
-    known : (N,)
-        Scores of the training rows, each without itself where that matters.
-    score : callable
-        From rows (n, D) to scores (n,).
-    """
-
-    known: np.ndarray
-    score: Callable[[np.ndarray], np.ndarray]
+    known: np.ndarray  # (N,), scores of the training rows, each without itself where that matters
+    score: Callable[[np.ndarray], np.ndarray]  # from rows (n, D) to scores (n,)
 
 
 def isolation_forest(points: np.ndarray, labels: np.ndarray, seed: int) -> Detector:

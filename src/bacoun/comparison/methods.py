@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.special import logsumexp
 from scipy.stats import entropy
 from sklearn.compose import ColumnTransformer
@@ -29,16 +28,9 @@ from threadpoolctl import threadpool_limits
 
 from bacoun.baselines import BNN, DDU, GP, NLM, SNGP, VOS, DeepEnsemble, MCDropout, NatPN
 from bacoun.classifier import BaCOUnClassifier
+from bacoun.comparison import detectors
 from bacoun.comparison.cases import Case, Rows
-from bacoun.comparison.detectors import (
-    Detector,
-    ecod,
-    isolation_forest,
-    knn_distance,
-    local_outlier_factor,
-    mahalanobis,
-    one_class_svm,
-)
+from bacoun.engine import threads
 from bacoun.features import LearnedFeatures
 
 OURS = "bacoun"
@@ -79,24 +71,18 @@ class Method:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """All libraries on one thread, so that times can be compared."""
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(n_threads)
+    with threads.one_thread(), threadpool_limits(1):
+        yield
 
 
 class Inputs:
     """Standardized numbers and one-hot categories, learned from the training rows of a case."""
 
     def __init__(self, case: Case) -> None:
-        numbers = np.setdiff1d(np.arange(case.train.points.shape[1]), case.categorical)
         one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-        self.transformer = ColumnTransformer(
-            [("numbers", StandardScaler(), numbers), ("categories", one_hot, case.categorical)]
-        ).fit(case.train.points)
+        numbers = ("numbers", StandardScaler(), case.numbers)
+        transformer = ColumnTransformer([numbers, ("categories", one_hot, case.categorical)])
+        self.transformer = transformer.fit(case.train.points)
 
     def __call__(self, rows: Rows) -> np.ndarray:
         """Inputs (N, D'), float64."""
@@ -136,8 +122,8 @@ def fit_sklearn(make: Make, name: str, case: Case, seed: int) -> Answer:
 
 def fit_boosting(case: Case, seed: int) -> Answer:
     """Gradient boosting of scikit-learn, which knows categories up to 255 values."""
-    coded = case.train.points[:, case.categorical].max(axis=0, initial=0) < 255
-    categorical = [c for c, few in zip(case.categorical, coded, strict=True) if few]
+    points = case.train.points
+    categorical = [c for c in case.categorical if points[:, c].max(initial=0) < 255]
 
     def typed(rows: Rows) -> np.ndarray:
         is_category = np.isin(np.arange(rows.points.shape[1]), case.categorical)
@@ -231,7 +217,9 @@ def fit_mapie(case: Case, seed: int) -> Answer:
 # --- detectors beside a forest --------------------------------------------------------------------
 
 
-def fit_detector(detect: Callable[..., Detector], name: str, case: Case, seed: int) -> Answer:
+def fit_detector(
+    detect: Callable[..., detectors.Detector], name: str, case: Case, seed: int
+) -> Answer:
     """A random forest for the class, and a detector beside it for what is strange.
 
     The forest's doubt about training rows is out of bag.
@@ -303,12 +291,12 @@ METHODS: dict[str, Method] = {
     "mlp": Method(fit_mlp, _MLP_SCORES),
     "catboost": Method(fit_catboost, _CATBOOST_SCORES, package="catboost"),
     "mapie": Method(fit_mapie, ("mapie",), package="mapie"),
-    **_one(fit_detector, "isolation forest", isolation_forest),
-    **_one(fit_detector, "LOF", local_outlier_factor),
-    **_one(fit_detector, "one-class SVM", one_class_svm),
-    **_one(fit_detector, "kNN", knn_distance),
-    **_one(fit_detector, "Mahalanobis", mahalanobis),
-    **_one(fit_detector, "ECOD", ecod, package="pyod"),
+    **_one(fit_detector, "isolation forest", detectors.isolation_forest),
+    **_one(fit_detector, "LOF", detectors.local_outlier_factor),
+    **_one(fit_detector, "one-class SVM", detectors.one_class_svm),
+    **_one(fit_detector, "kNN", detectors.knn_distance),
+    **_one(fit_detector, "Mahalanobis", detectors.mahalanobis),
+    **_one(fit_detector, "ECOD", detectors.ecod, package="pyod"),
     **_one(fit_baseline, "NLM", NLM),
     **_one(fit_baseline, "ensemble", partial(DeepEnsemble, network=LearnedFeatures(dropout=0.0))),
     **_one(fit_baseline, "NatPN", NatPN),

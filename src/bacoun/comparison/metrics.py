@@ -6,32 +6,20 @@ import numpy as np
 
 from bacoun.comparison.cases import Rows
 from bacoun.comparison.methods import Scored
-from bacoun.uncertainty import auroc
-from bacoun.uncertainty.metrics import (
-    augrc,
-    aupr,
-    aurc,
-    expected_calibration_error,
-    fpr_at_tpr,
-)
+from bacoun.uncertainty import metrics
 
 SMALLEST_PROBABILITY = 1e-12  # a forest gives 0, of which no logarithm exists
 
 
-def quality(scored: Scored, rows: Rows) -> dict[str, float]:
-    """Accuracy, log loss and expected calibration error of the class probabilities."""
-    return quality_of(scored.probabilities, rows.truth)
-
-
-def quality_of(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """The same of probabilities (N, K) for labels (N,) from 0 to K-1."""
+def quality(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Accuracy, log loss and expected calibration error of probabilities (N, K), labels 0..K-1."""
     shares = probabilities.astype(np.float64)
     shares /= shares.sum(axis=1, keepdims=True)
     likely = shares[np.arange(len(shares)), labels].clip(SMALLEST_PROBABILITY)
     return {
         "accuracy": float((shares.argmax(axis=1) == labels).mean()),
         "log loss": float(-np.log(likely).mean()),
-        "ece": expected_calibration_error(shares, labels),
+        "ece": metrics.expected_calibration_error(shares, labels),
     }
 
 
@@ -46,9 +34,9 @@ def detection(inside: Scored, test: Rows, outside: Scored) -> dict[str, float]:
     deferral = np.concatenate([inside.deferral, outside.deferral[:n_outside]])
     correct = np.concatenate([right, np.zeros(n_outside, dtype=bool)])
     return {
-        "auroc": auroc(inside.ood, outside.ood),
-        "aupr": aupr(inside.ood, outside.ood),
-        "fpr95": fpr_at_tpr(inside.ood, outside.ood),
-        "aurc": aurc(deferral, correct),
-        "augrc": augrc(deferral, correct),
+        "auroc": metrics.auroc(inside.ood, outside.ood),
+        "aupr": metrics.aupr(inside.ood, outside.ood),
+        "fpr95": metrics.fpr_at_tpr(inside.ood, outside.ood),
+        "aurc": metrics.aurc(deferral, correct),
+        "augrc": metrics.augrc(deferral, correct),
     }

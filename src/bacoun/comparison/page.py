@@ -47,6 +47,6 @@ def render_page(summary: Summary, names: dict[str, str]) -> str:
 
 def write_page(summary: Summary, names: dict[str, str], path: str | os.PathLike[str]) -> None:
     """Write the page to a file, completely or not at all."""
-    text = render_page(summary, names)
+    content = render_page(summary, names).encode()
     with atomic_write(Path(path)) as file:
-        file.write(text.encode())
+        file.write(content)

@@ -1,8 +1,7 @@
-"""Mean ranks of methods over cases, the tests of their differences, and the picture of both."""
+"""Mean ranks of methods over cases, and the tests of their differences."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,28 +13,15 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Ranking:
-    """Methods by mean rank, 1 is best.
+    """Methods by mean rank, 1 is best."""
 
-    Attributes
-    ----------
-    ranks : Series of M
-        Mean rank of each method over the cases, the best first.
-    means : Series of M
-        Mean value of each method, in the same order.
-    friedman : float
-        p-value of Friedman's test that all methods are alike; NaN with fewer than three, or if all
-        their values are equal.
-    wilcoxon : Series of M - 1
-        p-value of each other method against `reference`, by Wilcoxon's signed-rank test over cases
-        and Holm's correction.
-    reference : str
-        The method that the others are tested against.
-    n_cases : int
-    """
-
-    ranks: pd.Series
-    means: pd.Series
+    ranks: pd.Series  # (M,), of each method over the cases, the best first
+    means: pd.Series  # (M,), of the values of each method, in the same order
+    # p-value of Friedman's test that all methods are alike; NaN with fewer than three, or if all
+    # their values are equal.
     friedman: float
+    # (M - 1,), p-values of each other method against the reference, by Wilcoxon's signed-rank test
+    # over cases and Holm's correction.
     wilcoxon: pd.Series
     reference: str
     n_cases: int
@@ -76,39 +62,3 @@ def holm(p_values: pd.Series) -> pd.Series:
     factors = np.arange(len(ordered), 0, -1)
     corrected = np.maximum.accumulate(np.minimum(ordered.to_numpy() * factors, 1.0))
     return pd.Series(corrected, index=ordered.index)[p_values.index]
-
-
-def draw_ranks(rankings: dict[str, Ranking], path: str | os.PathLike[str]) -> None:
-    """Draw mean ranks, one panel for each ranking, without a display.
-
-    A method whose difference from the reference is not significant has an open circle.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    height = 1.0 + 0.22 * max(len(each.ranks) for each in rankings.values())
-    figure = Figure(figsize=(4.2 * len(rankings), height), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axis, (title, each) in zip(
-        np.atleast_1d(figure.subplots(1, len(rankings))), rankings.items(), strict=True
-    ):
-        names, ranks = list(each.ranks.index), each.ranks.to_numpy()
-        places = np.arange(len(names))
-        axis.hlines(places, 1, ranks, color="#c9d3da", linewidth=1)
-        for place, (name, value) in enumerate(zip(names, ranks, strict=True)):
-            ours = name == each.reference
-            apart = ours or each.wilcoxon[name] < LEVEL
-            color = "#c8553d" if ours else "#2a6f97"
-            face = color if apart else "white"
-            axis.plot(value, place, "o", markersize=6, color=color, markerfacecolor=face)
-        axis.set_yticks(places, names, fontsize=8)
-        axis.invert_yaxis()
-        for label in axis.get_yticklabels():
-            if label.get_text() == each.reference:
-                label.set_fontweight("bold")
-        axis.set_title(title, fontsize=10)
-        axis.set_xlabel(f"mean rank over {each.n_cases} cases, 1 is best", fontsize=8)
-        axis.tick_params(axis="x", labelsize=8)
-        axis.spines[["top", "right", "left"]].set_visible(False)
-        axis.tick_params(axis="y", length=0)
-    figure.savefig(path, dpi=130)

@@ -24,20 +24,11 @@ def resume(
 ) -> Record:
     """Run the tasks that the record at `path` lacks, and save it after each; return it.
 
-    Parameters
-    ----------
-    tasks : dict
-        From the name of a run to a function that returns its numbers.
-    header : dict
-        What a new record says besides its "runs".
-    on_run : callable, optional
-        Called before each run with its name, the number of runs done and of all.
-    catch : bool
-        Record an error as {"failed": its message} and go on.
+    A task returns the numbers of a run; `header` is what a new record says besides its "runs".
+    `on_run` is called before each run with its name, the number of runs done and of all. With
+    `catch`, an error is recorded as {"failed": its message}.
     """
-    record: Record = {**header, "runs": {}}
-    if path.exists():
-        record = json.loads(path.read_text())
+    record: Record = json.loads(path.read_text()) if path.exists() else {**header, "runs": {}}
     missing = [name for name in tasks if name not in record["runs"]]
     for done, name in enumerate(missing, start=len(tasks) - len(missing)):
         if on_run is not None:

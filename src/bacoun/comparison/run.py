@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bacoun.comparison.cases import Case, difficulty
@@ -18,18 +17,14 @@ DIFFICULTY = "difficulty"
 _DIGITS = 4
 
 
-def measure(case: Case, method: str, seed: int) -> dict[str, Any]:
-    """Fit the named method, and judge each of its scores; as `measure_fit` does."""
-    return measure_fit(case, METHODS[method].fit, seed)
-
-
-def measure_fit(case: Case, fit: Callable[[Case, int], Answer], seed: int) -> dict[str, Any]:
-    """Fit one method, and judge each of its scores.
+def measure(case: Case, method: str | Callable[[Case, int], Answer], seed: int) -> dict[str, Any]:
+    """Fit one method, by its name or by a function that fits it, and judge each of its scores.
 
     The result has "fit seconds" and, for a thousand rows, "predict seconds", both of processor
     time, so that other jobs on the machine hardly matter; and "scores": for each, the "test"
     quality and for each of the "shifts" its detection, and its quality if it has labels.
     """
+    fit = METHODS[method].fit if isinstance(method, str) else method
     with one_thread():
         started = time.process_time()
         answer = fit(case, seed)
@@ -43,9 +38,10 @@ def measure_fit(case: Case, fit: Callable[[Case, int], Answer], seed: int) -> di
         for name, rows in case.shifts.items():
             numbers = detection(said, case.test, outside[name][score])
             if rows.labels is not None:
-                numbers |= quality(outside[name][score], rows)
+                numbers |= quality(outside[name][score].probabilities, rows.labels)
             shifts[name] = _rounded(numbers)
-        scores[score] = {"test": _rounded(quality(said, case.test)), "shifts": shifts}
+        on_test = quality(said.probabilities, case.test.truth)
+        scores[score] = {"test": _rounded(on_test), "shifts": shifts}
     return {
         "fit seconds": round(fitted - started, 3),
         "predict seconds": round(1000 * (predicted - fitted) / len(case.test), 4),
@@ -73,7 +69,7 @@ def _rounded(numbers: dict[str, float]) -> dict[str, float]:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def shift_table(record: Record, metric: str, cases: Iterable[str] | None = None) -> pd.DataFrame:
+def shift_table(record: Record, metric: str, cases: Collection[str] | None = None) -> pd.DataFrame:
     """Means over seeds: a row for each case and shift, a column for each score.
 
     Only what all methods of the record were run on is in it, so that means are over the same rows.
@@ -88,7 +84,9 @@ def shift_table(record: Record, metric: str, cases: Iterable[str] | None = None)
     )
 
 
-def quality_table(record: Record, metric: str, cases: Iterable[str] | None = None) -> pd.DataFrame:
+def quality_table(
+    record: Record, metric: str, cases: Collection[str] | None = None
+) -> pd.DataFrame:
     """Means over seeds: a row for each case, a column for each score.
 
     `metric` is of `metrics.quality` on test rows, or "fit seconds" or "predict seconds".
@@ -113,17 +111,15 @@ def difficulty_table(record: Record) -> pd.Series:
 
 def failures(record: Record) -> dict[str, str]:
     """The message of each run that failed, by its name."""
-    runs = record["runs"].items()
-    return {name: run["failed"] for name, run in runs if "failed" in run}
+    return {name: run["failed"] for name, run in record["runs"].items() if "failed" in run}
 
 
-def _scores(record: Record, cases: Iterable[str] | None) -> Iterable[tuple[str, str, Any, Any]]:
+def _scores(record: Record, cases: Collection[str] | None) -> Iterable[tuple[str, str, Any, Any]]:
     """Case, score, what was judged of it, and its run."""
-    chosen = None if cases is None else set(cases)
     for name, run in record["runs"].items():
         case = name.split("/")[0]
-        if "scores" in run and (chosen is None or case in chosen):
-            for score, judged in run["scores"].items():
+        if cases is None or case in cases:
+            for score, judged in run.get("scores", {}).items():
                 yield case, score, judged, run
 
 
@@ -133,14 +129,5 @@ def _pivot(rows: Iterable[tuple[str, str, str, float]]) -> pd.DataFrame:
     if frame.empty:
         return pd.DataFrame()
     table = frame.pivot_table(index=["case", "shift"], columns="score", values="value", sort=False)
-    known = [score for method in METHODS.values() for score in method.scores]
-    others = [score for score in table if score not in known]
-    return table[[score for score in [*known, *others] if score in table]].dropna()
-
-
-def interval(values: np.ndarray, seed: int = 0) -> tuple[float, float]:
-    """A 95 % bootstrap interval of the mean over cases."""
-    rng = np.random.default_rng(seed)
-    draws = rng.choice(np.asarray(values), size=(2000, len(values))).mean(axis=1)
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return float(low), float(high)
+    known = [score for method in METHODS.values() for score in method.scores if score in table]
+    return table[[*dict.fromkeys([*known, *table])]].dropna()

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-_OPSET, _IR_VERSION = 18, 8  # of 2022, so that runtimes need not be new
+TREES = "ai.onnx.ml"  # the domain of operators on trees
+_OPSET, _TREES_OPSET, _IR_VERSION = 18, 3, 8  # of 2022, so that runtimes need not be new
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,9 @@ class Graph:
         return torch.rand(size, dtype=self.rows.dtype, generator=generator)
 
     def add(self, kind: str, *inputs: Any, like: Any, **attributes: Any) -> Value:
-        """Append an operator of values and constants; the result has the type and rank of `like`.
+        """Append ONNX's operator `kind` of values and constants.
 
-        Parameters
-        ----------
-        kind : str
-            ONNX's name of the operator.
-        like : Value, or the description of a tensor that torch traced
+        The result has the type and rank of `like`, a value or a tensor.
         """
         output = f"{kind.lower()}_{len(self._nodes)}"
         names = [one.name if isinstance(one, Value) else self._constant(one) for one in inputs]
@@ -100,7 +97,10 @@ class Graph:
         rows = helper.make_tensor_value_info(self.rows.name, types.DOUBLE, ["N", self._n_inputs])
         model = helper.make_model(
             helper.make_graph(nodes, "bacoun", [rows], described, self._constants),
-            opset_imports=[helper.make_opsetid("", _OPSET)],
+            opset_imports=[
+                helper.make_opsetid("", _OPSET),
+                helper.make_opsetid(TREES, _TREES_OPSET),
+            ],
             ir_version=_IR_VERSION,
             producer_name="bacoun",
             producer_version=metadata["bacoun_version"],

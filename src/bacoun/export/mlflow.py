@@ -40,8 +40,8 @@ def save_model(model: TableModel, path: str | os.PathLike[str], **options: Any) 
     """
     import mlflow.pyfunc
 
-    with _saved(model) as folder:
-        mlflow.pyfunc.save_model(path=str(path), **_options(model, folder) | options)
+    with _arguments(model, options) as arguments:
+        mlflow.pyfunc.save_model(path=str(path), **arguments)
 
 
 def log_model(model: TableModel, name: str = "model", **options: Any) -> Any:
@@ -64,8 +64,8 @@ def log_model(model: TableModel, name: str = "model", **options: Any) -> Any:
     """
     import mlflow.pyfunc
 
-    with _saved(model) as folder:
-        return mlflow.pyfunc.log_model(name=name, **_options(model, folder) | options)
+    with _arguments(model, options) as arguments:
+        return mlflow.pyfunc.log_model(name=name, **arguments)
 
 
 class Scorer:
@@ -86,26 +86,19 @@ def _load_pyfunc(path: str) -> Scorer:
 
 
 @contextmanager
-def _saved(model: TableModel) -> Iterator[str]:
-    """A temporary folder with the model in our own format."""
+def _arguments(model: TableModel, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Arguments of MLflow's functions; the model is in a temporary folder, in our own format."""
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent) / _DATA
         model.save(folder)
-        yield str(folder)
-
-
-def _options(model: TableModel, folder: str) -> dict[str, Any]:
-    """Arguments of MLflow's functions."""
-    from mlflow.models import ModelSignature
-
-    inputs, outputs = _schemas(model)
-    return {
-        "loader_module": "bacoun.mlflow",
-        "data_path": folder,
-        "signature": ModelSignature(inputs, outputs, _parameters()),
-        "input_example": _example(model),
-        "pip_requirements": [f"{name}=={version(name)}" for name in _LIBRARIES],
-    }
+        defaults = {
+            "loader_module": "bacoun.mlflow",
+            "data_path": str(folder),
+            "signature": _signature(model),
+            "input_example": _example(model),
+            "pip_requirements": [f"{name}=={version(name)}" for name in _LIBRARIES],
+        }
+        yield defaults | options
 
 
 def _type(column: Column) -> str:
@@ -123,12 +116,12 @@ def _example(model: TableModel) -> pd.DataFrame:
     return row.astype(dict.fromkeys(doubles, float))
 
 
-def _schemas(model: TableModel) -> tuple[Any, Any]:
-    """Types of the columns that a model takes, and of those that it adds."""
-    from mlflow.types import ColSpec, Schema
+def _signature(model: TableModel) -> Any:
+    """Types of the columns that a model takes, and of those that it adds; parameters."""
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
-    classes = model.classes
-    label = {"i": "long", "b": "boolean"}.get(classes.dtype.kind, "string")
+    label = {"i": "long", "b": "boolean"}.get(model.classes.dtype.kind, "string")
     kinds = {"prediction": label, "decision": "string", "reason": "string"}
     inputs: list[Any] = [
         ColSpec(_type(column), column.name, required=not column.gaps) for column in model.columns
@@ -136,10 +129,5 @@ def _schemas(model: TableModel) -> tuple[Any, Any]:
     outputs: list[Any] = [
         ColSpec(kinds.get(name, "double"), name) for name in model.added_columns[:-1]
     ]
-    return Schema(inputs), Schema(outputs)
-
-
-def _parameters() -> Any:
-    from mlflow.types import ParamSchema, ParamSpec
-
-    return ParamSchema([ParamSpec("because", "boolean", default=False)])
+    parameters = ParamSchema([ParamSpec("because", "boolean", default=False)])
+    return ModelSignature(Schema(inputs), Schema(outputs), parameters)

@@ -20,7 +20,7 @@ from torch import Tensor
 from bacoun.base import FAR
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.export.graph import Graph
-from bacoun.export.operators import add_function
+from bacoun.export.operators import add_function, leaf_sums, run_as_one
 from bacoun.features import TabularFeatures
 from bacoun.files.atomic import atomic_write
 
@@ -88,7 +88,7 @@ def _graph_of(classifier: BaCOUnClassifier, metadata: dict[str, str]) -> bytes:
     traceable = copy.copy(classifier)
     traceable.posterior_ = _Plain(classifier.posterior_)
     if isinstance(classifier.features_, TabularFeatures):
-        traceable.features_ = _with_plain_trees(classifier.features_)
+        traceable.features_ = _with_recorded_trees(classifier.features_)
     mean, scale = torch.from_numpy(classifier.mean_), torch.from_numpy(classifier.scale_)
     names = _COLUMNS if classifier.doubt_ is None else _COLUMNS + _WITH_DOUBT
 
@@ -111,19 +111,14 @@ def _graph_of(classifier: BaCOUnClassifier, metadata: dict[str, str]) -> bytes:
     return graph.to_model(dict(zip(names, values, strict=True)), metadata, n_classes)
 
 
-def _with_plain_trees(features: TabularFeatures) -> TabularFeatures:
-    """A copy whose forest follows all trees at once, without chunks."""
+def _with_recorded_trees(features: TabularFeatures) -> TabularFeatures:
+    """A copy whose forest is one operator of the graph, which is faster than its comparisons."""
     forest = copy.copy(features.forest_)
     if forest is None:
         return features
-    columns, children = forest.features_.long(), forest.children_.long()
 
     def shares(points: Tensor, out_of_bag: bool) -> Tensor:
-        nodes = torch.zeros_like(points[:, :1], dtype=torch.int64) + forest.roots_
-        for _ in range(forest.depth):
-            values = points.gather(1, columns[nodes])
-            nodes = children[nodes] + (values > forest.thresholds_[nodes])
-        sums = forest.values_[nodes].sum(dim=1)
+        sums = run_as_one("leaf_sums", leaf_sums, points, forest)
         return (sums + forest.frequencies_) / (forest.n_trees + 1)
 
     forest._shares = shares  # type: ignore[method-assign]

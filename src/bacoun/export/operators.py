@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, partialmethod, reduce
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.nn.functional import embedding_bag
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode,
+)
+from torch.utils._pytree import tree_leaves, tree_map
 
-from bacoun.export.graph import Graph, Value
+from bacoun.export.graph import TREES, Graph, Value
+from bacoun.features.forest import Forest
 
 _ROWS = object()  # stands for the number of rows, which a graph leaves open
 _END = 2**62  # of a slice: all the rest
@@ -52,6 +60,21 @@ class _Recorder(TorchDispatchMode):
         return result
 
 
+def run_as_one(name: str, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """Run a function that is recorded, and then translated, as one operator of this name."""
+    recorder = _get_current_dispatch_mode()
+    with _disable_current_modes():
+        result = function(*arguments)
+    if isinstance(recorder, _Recorder):
+        recorder.calls.append((name, arguments, {}, result))
+    return result
+
+
+def leaf_sums(points: Tensor, forest: Forest) -> Tensor:
+    """Sums (N, K) of the class frequencies in the leaves that points (N, D) reach."""
+    return embedding_bag(forest._leaves(points), forest.values_, mode="sum")
+
+
 def add_function(graph: Graph, function: Callable[[Tensor], Sequence[Tensor]]) -> list[Value]:
     """Append a function of the rows of a graph, which are float64; return its results in float32.
 
@@ -66,8 +89,9 @@ def add_function(graph: Graph, function: Callable[[Tensor], Sequence[Tensor]]) -
     values: dict[int, Value] = {id(rows): graph.rows}  # by the id of the tensor that they stand for
     columns: dict[int, tuple[int, int, int]] = {}  # part of which tensor a view is, and where
     for (name, *ours, result), (_, *theirs, _) in zip(two.calls, three.calls, strict=True):
-        arguments, options = _in_graph(ours, theirs, values)
-        if name in _CONSTANT or not _has_value([arguments, options]):
+        arguments, options = tree_map(partial(_in_graph, values), ours, theirs)
+        is_value = (isinstance(one, Value) for one in tree_leaves([arguments, options]))
+        if name in _CONSTANT or not any(is_value):
             continue
         if name == "copy_":
             whole, axis, place = columns[id(result)]
@@ -83,12 +107,8 @@ def add_function(graph: Graph, function: Callable[[Tensor], Sequence[Tensor]]) -
     return [graph.cast(values[id(result)], torch.float32) for result in results]
 
 
-def _in_graph(ours: Any, theirs: Any, values: dict[int, Value]) -> Any:
-    """Arguments with values for tensors, from the same call on two rows and on three."""
-    if isinstance(ours, dict):
-        return {name: _in_graph(ours[name], theirs[name], values) for name in ours}
-    if isinstance(ours, list | tuple):
-        return [_in_graph(*pair, values) for pair in zip(ours, theirs, strict=True)]
+def _in_graph(values: dict[int, Value], ours: Any, theirs: Any) -> Any:
+    """What an argument is in the graph; `ours` is that of two rows, `theirs` of three."""
     if isinstance(ours, Tensor):
         return values[id(ours)] if id(ours) in values else _constant(ours, theirs)
     return _ROWS if isinstance(ours, int) and ours != theirs else ours
@@ -101,14 +121,6 @@ def _constant(ours: Tensor, theirs: Tensor) -> Tensor:
     if not torch.equal(ours[first], theirs[first]) or bool((ours != ours[first]).any()):
         raise NotImplementedError("numbers that are computed outside torch")
     return ours[first]
-
-
-def _has_value(arguments: Any) -> bool:
-    if isinstance(arguments, dict):
-        return _has_value(list(arguments.values()))
-    return isinstance(arguments, Value) or (
-        isinstance(arguments, list) and any(map(_has_value, arguments))
-    )
 
 
 def _translated(graph: Graph, name: str, out: Any, arguments: Any, options: Any) -> Any:
@@ -194,21 +206,16 @@ class _Operators:
     def nan_to_num(self, value: Value, nan: float, above: float, below: float) -> Value:
         truth = replace(value, dtype=torch.bool)
         value = self.where(self.graph.add("IsNaN", value, like=truth), nan, value)
-        for number, sign, other in (
-            (above, "positive", "negative"),
-            (below, "negative", "positive"),
-        ):
-            one_side = {f"detect_{sign}": 1, f"detect_{other}": 0}
-            value = self.where(
-                self.graph.add("IsInf", value, like=truth, **one_side), number, value
-            )
+        for number, is_above in ((above, 1), (below, 0)):
+            sides = {"detect_positive": is_above, "detect_negative": 1 - is_above}
+            is_infinite = self.graph.add("IsInf", value, like=truth, **sides)
+            value = self.where(is_infinite, number, value)
         return value
 
     def searchsorted(self, cuts: Tensor, values: Value) -> Value:
         column = self.graph.add("Unsqueeze", values, [2], like=values)
-        is_above = self.graph.add(
-            "Greater", column, cuts[:, None], like=replace(column, dtype=torch.bool)
-        )
+        truth = replace(column, dtype=torch.bool)
+        is_above = self.graph.add("Greater", column, cuts[:, None], like=truth)
         return self.reduced("ReduceSum", is_above, 2)
 
     # Types, shapes and places
@@ -218,13 +225,11 @@ class _Operators:
 
     alias = clone = detach = lift_fresh_copy = _to_copy
 
-    def zeros_like(self, value: Value, number: float = 0.0, **_: Any) -> Value:
+    def full_like(self, value: Value, number: float = 0.0, **_: Any) -> Value:
         return self.graph.filled_like(value, number, self.out.dtype)
 
-    full_like = zeros_like
-
-    def ones_like(self, value: Value, **_: Any) -> Value:
-        return self.zeros_like(value, 1.0)
+    zeros_like = full_like
+    ones_like = partialmethod(full_like, number=1.0)
 
     def view(self, value: Value, sizes: Sequence[Any]) -> Value:
         return self.add_node("Reshape", value, [-1 if n is _ROWS else n for n in sizes])
@@ -296,6 +301,35 @@ class _Operators:
         """A value after `whole[..., place] = part`."""
         before, after = self.slice(whole, axis, 0, place), self.slice(whole, axis, place + 1)
         return self.cat([before, self.unsqueeze(part, axis), after], axis)
+
+    # Trees
+
+    def leaf_sums(self, points: Value, forest: Forest) -> Value:
+        """The operator for trees, of columns with all nodes, and with all values of the leaves."""
+        roots, left, values = (
+            tensor.cpu().numpy() for tensor in (forest.roots_, forest.children_, forest.values_)
+        )
+        places, n_classes = np.arange(len(left)), values.shape[1]
+        tree = roots.searchsorted(places, side="right") - 1
+        node, is_leaf = places - roots[tree], left == places
+        at_left = np.where(is_leaf, 0, left - roots[tree])
+        columns = {
+            "nodes_treeids": tree,
+            "nodes_nodeids": node,
+            "nodes_featureids": forest.features_.cpu().numpy(),
+            "nodes_values": np.where(is_leaf, np.float32(0), forest.thresholds_.cpu().numpy()),
+            "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ"),
+            "nodes_truenodeids": at_left,
+            "nodes_falsenodeids": np.where(is_leaf, 0, at_left + 1),
+            "target_treeids": tree[is_leaf].repeat(n_classes),
+            "target_nodeids": node[is_leaf].repeat(n_classes),
+            "target_ids": np.tile(np.arange(n_classes), is_leaf.sum()),
+            "target_weights": values[is_leaf].ravel(),
+        }
+        lists: dict[str, Any] = {name: column.tolist() for name, column in columns.items()}
+        return self.add_node(
+            "TreeEnsembleRegressor", points, domain=TREES, n_targets=n_classes, **lists
+        )
 
     # Images
 

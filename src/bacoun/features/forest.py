@@ -153,23 +153,6 @@ class Forest(SavesAttributes):
             leaves.append(nodes.view(n_points, -1))
         return torch.cat(leaves, dim=1)
 
-    def node_table(self) -> dict[str, np.ndarray]:
-        """All nodes, in columns: tree, number in the tree, comparison, left child and values."""
-        roots = self.roots_.cpu().numpy()
-        places = np.arange(len(self.features_))
-        tree = np.searchsorted(roots, places, side="right") - 1
-        left = self.children_.cpu().numpy()
-        is_leaf = left == places
-        return {
-            "tree": tree,
-            "node": places - roots[tree],
-            "is_leaf": is_leaf,
-            "feature": self.features_.cpu().numpy(),
-            "threshold": self.thresholds_.cpu().numpy(),
-            "left": np.where(is_leaf, 0, left - roots[tree]),
-            "values": self.values_.cpu().numpy(),
-        }
-
 
 def _nodes(tree: DecisionTreeClassifier, n_classes: int) -> _Tree:
     """Nodes in an order in which the right child follows the left one."""

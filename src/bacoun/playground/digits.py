@@ -73,7 +73,6 @@ def score_digit(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _because(reason: str, probabilities: np.ndarray, reader: Reader) -> str:
-    first, second = np.argsort(-probabilities)[:2]
     if reason == "unfamiliar":
         share = 1 - reader.rule.false_alarm
         return (
@@ -81,14 +80,9 @@ def _because(reason: str, probabilities: np.ndarray, reader: Reader) -> str:
             "its class says little."
         )
     if reason == "ambiguous":
-        return (
-            f"It may be a {first} ({probabilities[first]:.0%}) or a {second} "
-            f"({probabilities[second]:.0%})."
-        )
+        likely = (f"a {k} ({probabilities[k]:.0%})" for k in np.argsort(-probabilities)[:2])
+        return f"It may be {' or '.join(likely)}."
     return "It is like the digits it learned from, and one class is clearly ahead."
-
-
-# --- drawings -------------------------------------------------------------------------------------
 
 
 def _drawn(settings: dict[str, Any], reader: Reader) -> np.ndarray:
@@ -150,9 +144,6 @@ def morphed(first: np.ndarray, second: np.ndarray, amount: float) -> np.ndarray:
     return near * outline + (1 - near) * (first if amount < 0.5 else second)
 
 
-# --- the classifier -------------------------------------------------------------------------------
-
-
 @cache
 def _reader(data: str) -> Reader:
     folder = Path(os.environ.get("BACOUN_DATA", "")) / "mnist"
@@ -162,13 +153,9 @@ def _reader(data: str) -> Reader:
     if data == "digits" or not at_hand:
         digits = load_digits()
         return _fitted("scikit-learn's digits", digits.images / 16, digits.target)
-    return _fitted("MNIST", *_mnist(folder))
-
-
-def _mnist(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    images = _read_idx(folder / "train-images-idx3-ubyte.gz")
-    labels = _read_idx(folder / "train-labels-idx1-ubyte.gz")
-    return images[:_N_MNIST] / 255, labels[:_N_MNIST]
+    names = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
+    images, labels = (_read_idx(folder / name)[:_N_MNIST] for name in names)
+    return _fitted("MNIST", images / 255, labels)
 
 
 def _read_idx(path: Path) -> np.ndarray:
@@ -190,16 +177,12 @@ def _fitted(name: str, images: np.ndarray, labels: np.ndarray) -> Reader:
         classifier.fit(train, known)
     scores = classifier.evaluate(held_out)
     correct = scores.probabilities.argmax(axis=1) == truth
-    rule = DeferralRule.calibrate(
-        scores.ood_score, scores.total, correct, max_error_probability=0.2
-    )
-    examples = np.stack([_most_familiar(train[known == k], classifier) for k in range(10)])
-    return Reader(name, images.shape[1], classifier, rule, examples, float(correct.mean()))
-
-
-def _most_familiar(images: np.ndarray, classifier: BaCOUnClassifier) -> np.ndarray:
-    score = classifier.evaluate(images).ood_score
-    return images[score.argmin()].astype(float)
+    columns = (scores.ood_score, scores.total, correct)
+    rule = DeferralRule.calibrate(*columns, max_error_probability=0.2)
+    by_class = (train[known == k] for k in range(10))  # of which the most familiar are shown
+    examples = [rows[classifier.evaluate(rows).ood_score.argmin()] for rows in by_class]
+    shown = np.stack(examples).astype(float)
+    return Reader(name, images.shape[1], classifier, rule, shown, float(correct.mean()))
 
 
 def _classifier(large: bool) -> BaCOUnClassifier:

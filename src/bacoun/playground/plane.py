@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
 
@@ -38,7 +39,7 @@ def fit_plane(settings: dict[str, Any]) -> dict[str, Any]:
         model = _method(settings).fit(points, labels)
     seconds = time.perf_counter() - started
     grid, extent = _grid(points)
-    maps = _maps(model, grid)
+    maps = {name: np.round(values, 4).tolist() for name, values in _maps(model, grid).items()}
     return {
         "method": settings["method"],
         "settings": settings,
@@ -51,11 +52,8 @@ def fit_plane(settings: dict[str, Any]) -> dict[str, Any]:
         "accuracy": float(model.score(points, labels)),
         "seconds": round(seconds, 2),
         "notes": [str(note.message) for note in caught if note.category is ConvergenceWarning],
-        "maps": {name: np.round(values, 4).tolist() for name, values in maps.items()},
+        "maps": maps,
     }
-
-
-# --- data -----------------------------------------------------------------------------------------
 
 
 def make_points(settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -91,9 +89,6 @@ def parse_points(text: str) -> tuple[np.ndarray, np.ndarray]:
             f"{len(values)} points of {len(classes)} so far."
         )
     return values[:, 1:], np.searchsorted(classes, values[:, 0])
-
-
-# --- methods --------------------------------------------------------------------------------------
 
 
 def _method(settings: dict[str, Any]) -> BayesianClassifier:
@@ -140,9 +135,6 @@ def _method(settings: dict[str, Any]) -> BayesianClassifier:
     )
 
 
-# --- maps -----------------------------------------------------------------------------------------
-
-
 def _grid(points: np.ndarray) -> tuple[np.ndarray, list[float]]:
     """Places (G * G, 2) on a square around the points, row by row from below, and its extent."""
     low, high = points.min(axis=0), points.max(axis=0)
@@ -170,8 +162,5 @@ def _edge(model: BayesianClassifier, seed: int) -> list[list[float]]:
     """Some of the boundary points that the model learned from."""
     if not isinstance(model, BaCOUnClassifier) or model.boundary_ is None:
         return []
-    import torch
-
-    drawn = model.boundary_.sample(300, generator=torch.Generator().manual_seed(seed))
-    edge = (drawn[0] if isinstance(drawn, tuple) else drawn).numpy()
-    return np.round(edge * model.scale_ + model.mean_, 3).tolist()
+    drawn, _ = model.boundary_.sample(300, generator=torch.Generator().manual_seed(seed))
+    return np.round(drawn.numpy() * model.scale_ + model.mean_, 3).tolist()

@@ -49,9 +49,8 @@ def playground_routes() -> APIRouter:
             return page("bacoun.playground", "playground")
         if _wants_events(request):
             return await _stream(plane, settings.fits())
-        results = [await plane.result(fit) for fit in settings.fits()]
-        content = json.dumps({"settings": settings.model_dump()})
-        body = f'{content[:-1]},"models":[{",".join(results)}]}}'
+        models = ",".join([await plane.result(fit) for fit in settings.fits()])
+        body = f'{{"settings":{settings.model_dump_json()},"models":[{models}]}}'
         return Response(body, media_type=MEDIA_TYPE)
 
     @router.get("/digits", responses=_ANSWERS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -26,30 +26,28 @@ SLIDERS: dict[str, tuple[str, ...]] = {
 class PlaneSettings(BaseModel):
     """What is fitted to points in the plane, and shown."""
 
-    data: Annotated[Data, Field(description="Data set; 'points' are those of the address.")] = "gmm"
-    points: Annotated[
-        str,
-        Field(
-            max_length=8000,
-            pattern=r"^[0-9,.;-]*$",
-            description="Your own points: 'class,x,y' with semicolons between them.",
-        ),
-    ] = ""
-    n: Annotated[int, Field(ge=20, le=500, description="Points in each class.")] = 150
-    seed: Annotated[int, Field(ge=0, le=9999, description="Of the data and the fit.")] = 0
-    a: Annotated[Method, Field(description="Method on the left.")] = "bacoun"
-    b: Annotated[Method | Literal[""], Field(description="Method on the right, if any.")] = ""
-    radius: Annotated[
-        float, Field(ge=0.5, le=2.0, description="Radius of the shell; 1 holds 99 % of the data.")
-    ] = 1.0
-    edge: Annotated[int, Field(ge=50, le=2000, description="Number of boundary points.")] = 400
-    doubt: Annotated[
-        float, Field(ge=0, le=0.5, description="Prior probability of being out of distribution.")
-    ] = 0.01
-    width: Annotated[int, Field(ge=4, le=256, description="Width of the last layer.")] = 32
-    prior: Annotated[
-        float, Field(ge=0.05, le=10, description="Standard deviation of the prior of the weights.")
-    ] = 1.0
+    data: Data = Field("gmm", description="Data set; 'points' are those of the address.")
+    points: str = Field(
+        "",
+        max_length=8000,
+        pattern=r"^[0-9,.;-]*$",
+        description="Your own points: 'class,x,y' with semicolons between them.",
+    )
+    n: int = Field(150, ge=20, le=500, description="Points in each class.")
+    seed: int = Field(0, ge=0, le=9999, description="Of the data and the fit.")
+    a: Method = Field("bacoun", description="Method on the left.")
+    b: Method | Literal[""] = Field("", description="Method on the right, if any.")
+    radius: float = Field(
+        1.0, ge=0.5, le=2.0, description="Radius of the shell; 1 holds 99 % of the data."
+    )
+    edge: int = Field(400, ge=50, le=2000, description="Number of boundary points.")
+    doubt: float = Field(
+        0.01, ge=0, le=0.5, description="Prior probability of being out of distribution."
+    )
+    width: int = Field(32, ge=4, le=256, description="Width of the last layer.")
+    prior: float = Field(
+        1.0, ge=0.05, le=10, description="Standard deviation of the prior of the weights."
+    )
 
     def fits(self) -> list[dict[str, Any]]:
         """What the fit of each method shown, one or two, depends on."""
@@ -64,20 +62,17 @@ class PlaneSettings(BaseModel):
 class DigitSettings(BaseModel):
     """A drawing, and what is done to it."""
 
-    image: Annotated[
-        str,
-        Field(
-            pattern=rf"^([0-9a-f]{{{SIDE * SIDE}}})?$",
-            description=f"Your drawing: {SIDE} rows of {SIDE} shades, 0 to f; none: an example.",
-        ),
-    ] = ""
-    example: Annotated[int, Field(ge=0, le=9, description="Digit to start from.")] = 3
-    rotate: Annotated[float, Field(ge=-180, le=180, description="Degrees.")] = 0.0
-    blur: Annotated[float, Field(ge=0, le=4, description="Standard deviation in pixels.")] = 0.0
-    noise: Annotated[float, Field(ge=0, le=1, description="Standard deviation of shades.")] = 0.0
-    morph: Annotated[int, Field(ge=0, le=9, description="Digit to morph into.")] = 8
-    amount: Annotated[float, Field(ge=0, le=1, description="How far it is morphed.")] = 0.0
-    data: Annotated[
-        Literal["auto", "mnist", "digits"],
-        Field(description="What was learned from: MNIST, or scikit-learn's digits."),
-    ] = "auto"
+    image: str = Field(
+        "",
+        pattern=rf"^([0-9a-f]{{{SIDE * SIDE}}})?$",
+        description=f"Your drawing: {SIDE} rows of {SIDE} shades, 0 to f; none: an example.",
+    )
+    example: int = Field(3, ge=0, le=9, description="Digit to start from.")
+    rotate: float = Field(0.0, ge=-180, le=180, description="Degrees.")
+    blur: float = Field(0.0, ge=0, le=4, description="Standard deviation in pixels.")
+    noise: float = Field(0.0, ge=0, le=1, description="Standard deviation of shades.")
+    morph: int = Field(8, ge=0, le=9, description="Digit to morph into.")
+    amount: float = Field(0.0, ge=0, le=1, description="How far it is morphed.")
+    data: Literal["auto", "mnist", "digits"] = Field(
+        "auto", description="What was learned from: MNIST, or scikit-learn's digits."
+    )

@@ -11,8 +11,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from multiprocessing.connection import Connection
+from pkgutil import resolve_name
 from typing import Any
 
 from bacoun.engine.processes import Child, messages
@@ -36,8 +36,7 @@ def run(connection: Connection, task: str) -> None:
     """In the process: do the task, "module:name", with settings that come through the pipe."""
     from bacoun.engine.progress import progress_to
 
-    module, _, name = task.partition(":")
-    function: Callable[[dict[str, Any]], dict[str, Any]] = getattr(import_module(module), name)
+    function: Callable[[dict[str, Any]], dict[str, Any]] = resolve_name(task)
     last = 0.0
 
     def tell(step: str, done: int, planned: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -34,7 +33,7 @@ def create_app(catalog: Catalog, settings: Settings, **options: Any) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         backend.pool.start()
-        preparing = asyncio.create_task(_prepare(backend))
+        preparing = asyncio.create_task(backend.prepare())
         try:
             yield
         finally:
@@ -59,12 +58,6 @@ def create_app(catalog: Catalog, settings: Settings, **options: Any) -> FastAPI:
         app.include_router(playground_routes())
     add_static_files(app)
     return app
-
-
-async def _prepare(backend: Backend) -> None:
-    for answer in await backend.prepare():
-        if answer.status != 200:
-            print(f"bacoun: {answer.body.decode()}", file=sys.stderr, flush=True)
 
 
 def serve(app: FastAPI, settings: Settings, on_start: Callable[[str], None] | None = None) -> None:

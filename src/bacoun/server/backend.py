@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from fastapi.responses import Response
 
 from bacoun.server.http.bodies import Bodies
 from bacoun.server.http.monitoring import Metrics
-from bacoun.server.jobs import Answer, Job
+from bacoun.server.jobs import Job
 from bacoun.server.settings import Settings
 from bacoun.server.workers.catalog import Catalog
 from bacoun.server.workers.pool import CANNOT_START, FIRST_SECONDS, Pool
@@ -31,8 +32,7 @@ class Backend:
 
     async def ask(self, kind: str, name: str, **options: Any) -> Response:
         """Let a worker answer a question about a model."""
-        job = Job(kind, self.catalog[name], options=options)
-        return self._response(job, await self.pool.ask(job))
+        return await self._answer(Job(kind, self.catalog[name], options=options))
 
     async def ask_with_body(
         self, request: Request, kind: str, name: str, media_type: str, **options: Any
@@ -40,22 +40,24 @@ class Backend:
         """Let a worker answer about a model and the body of a request."""
         model = self.catalog[name]
         async with self.bodies.read(request) as body:
-            job = Job(kind, model, body, media_type, options)
-            return self._response(job, await self.pool.ask(job))
+            return await self._answer(Job(kind, model, body, media_type, options))
 
-    def _response(self, job: Job, answer: Answer) -> Response:
+    async def _answer(self, job: Job) -> Response:
+        answer = await self.pool.ask(job)
         if answer.rows:
             self.metrics.rows.labels(job.model.name).inc(answer.rows)
             self.metrics.deferred.labels(job.model.name).inc(answer.deferred)
         headers = {"Retry-After": "1"} if answer.status == 503 else None
         return Response(answer.body, answer.status, headers, answer.media_type)
 
-    async def prepare(self) -> list[Answer]:
-        """Have every model loaded once; the answers tell which cannot be."""
+    async def prepare(self) -> None:
+        """Have every model loaded once; say which cannot be."""
         jobs = [Job("describe", self.catalog[name]) for name in self.catalog.names()]
         answers = [await self.pool.ask(job, FIRST_SECONDS) for job in jobs]
         self.is_prepared = True
-        return answers
+        for answer in answers:
+            if answer.status != 200:
+                print(f"bacoun: {answer.body.decode()}", file=sys.stderr, flush=True)
 
     def check_ready(self) -> None:
         """Raise an ApiError unless models were loaded and processes that score can be started."""

@@ -6,25 +6,11 @@ from typing import Any
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from bacoun.web.errors import CODES, MEDIA_TYPE
+from bacoun.web.errors import CODES, MEDIA_TYPE, STATUSES
 
 Responses = dict[int | str, dict[str, Any]]
 Value = str | float | bool | None
 """A cell of a table."""
-
-_MEANINGS = {
-    400: "The body cannot be read.",
-    401: "The token is missing or wrong.",
-    404: "There is no such model or page.",
-    405: "The address knows other methods.",
-    406: "The answer has no such format.",
-    408: "The body came too slowly.",
-    413: "The body is too large.",
-    415: "The body has another type.",
-    421: "The host is not this one.",
-    422: "The values are not as expected.",
-    503: "The server is busy, or the model cannot be loaded.",
-}
 
 
 class Error(BaseModel):
@@ -45,7 +31,7 @@ def answers(*refusals: int, of: Any = dict[str, Any], also: tuple[str, ...] = ()
     described: Responses = {200: {"description": "The answer.", "content": content}}
     error = {MEDIA_TYPE: {"schema": _schema(Error)}}
     for status in sorted({400, 401, 405, 421, 503, *refusals}):
-        described[status] = {"description": _MEANINGS[status], "content": error}
+        described[status] = {"description": STATUSES[status][1], "content": error}
     return described
 
 
@@ -68,5 +54,4 @@ def _schema(model: Any) -> dict[str, Any]:
             return {key: filled(item) for key, item in value.items()}
         return [filled(item) for item in value] if isinstance(value, list) else value
 
-    described: dict[str, Any] = filled(schema)
-    return described
+    return dict(filled(schema))

@@ -12,23 +12,24 @@ from starlette.exceptions import HTTPException
 
 MEDIA_TYPE = "application/json"
 
-# What a client can tell apart by the word instead of by the sentence.
-CODES = {
-    400: "bad-request",
-    401: "unauthorized",
-    403: "forbidden",
-    404: "not-found",
-    405: "method-not-allowed",
-    406: "not-acceptable",
-    408: "too-slow",
-    413: "too-large",
-    415: "unsupported-media-type",
-    421: "wrong-host",
-    422: "unprocessable",
-    431: "headers-too-large",
-    500: "internal-error",
-    503: "unavailable",
+# A word by which a client can tell errors apart, and what the document of the interface says.
+STATUSES = {
+    400: ("bad-request", "The body cannot be read."),
+    401: ("unauthorized", "The token is missing or wrong."),
+    403: ("forbidden", ""),
+    404: ("not-found", "There is no such model or page."),
+    405: ("method-not-allowed", "The address knows other methods."),
+    406: ("not-acceptable", "The answer has no such format."),
+    408: ("too-slow", "The body came too slowly."),
+    413: ("too-large", "The body is too large."),
+    415: ("unsupported-media-type", "The body has another type."),
+    421: ("wrong-host", "The host is not this one."),
+    422: ("unprocessable", "The values are not as expected."),
+    431: ("headers-too-large", ""),
+    500: ("internal-error", ""),
+    503: ("unavailable", "The server is busy, or the model cannot be loaded."),
 }
+CODES = {status: code for status, (code, _) in STATUSES.items()}
 _SENTENCES = {
     404: "there is nothing at this address; see /docs.",
     405: "this address knows other methods; see /docs.",
@@ -45,8 +46,7 @@ class ApiError(Exception):
 
 def error_body(status: int, message: str) -> bytes:
     """The body of an error."""
-    one_line = " ".join(message.split())
-    return json.dumps({"error": one_line, "code": CODES.get(status, "error")}).encode()
+    return json.dumps({"error": " ".join(message.split()), "code": CODES[status]}).encode()
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:

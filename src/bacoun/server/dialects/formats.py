@@ -204,19 +204,9 @@ def _array(values: list[Any]) -> np.ndarray:
     import numpy as np
 
     kinds = {type(value) for value in values}
-    if kinds <= {float, int, type(None)} and float in kinds and _are_exact(values):
-        try:
-            return np.array(values, dtype=float)
-        except OverflowError:  # a whole number beyond all floats is refused with its row
-            pass
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
-def _are_exact(values: list[Any]) -> bool:
-    """Whether whole numbers stay what they are as floats."""
-    return all(not isinstance(value, int) or abs(value) <= _EXACT for value in values)
+    exact = all(not isinstance(value, int) or abs(value) <= _EXACT for value in values)
+    is_numeric = exact and float in kinds and kinds <= {float, int, type(None)}
+    return np.array(values, dtype=float if is_numeric else object)
 
 
 def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:

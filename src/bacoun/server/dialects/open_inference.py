@@ -36,6 +36,7 @@ _NUMBERS = {
     **{f"FP{8 * size}": f"<f{size}" for size in (2, 4, 8)},
 }
 _DATATYPES = (*_NUMBERS, "BYTES")
+_OF_KIND = {"b": "BOOL", "i": "INT64", "u": "INT64"}  # by the kind of a NumPy type
 
 
 class Tensor(BaseModel):
@@ -231,8 +232,7 @@ def _write(scored: Scored, request: Mapping[str, Any], model: LoadedModel) -> by
 def _tensor(column: pd.Series) -> dict[str, Any]:
     is_text = any(isinstance(value, str) for value in column)
     values = [str(value) for value in column] if is_text else column.tolist()
-    numbers = {"i": "INT64", "u": "INT64", "b": "BOOL"}
-    datatype = "BYTES" if is_text else numbers.get(column.dtype.kind, "FP64")
+    datatype = "BYTES" if is_text else _OF_KIND.get(column.dtype.kind, "FP64")
     described = {"name": str(column.name), "shape": [len(column)], "datatype": datatype}
     return described | {"data": values}
 
@@ -242,9 +242,8 @@ def metadata(loaded: LoadedModel) -> dict[str, Any]:
     model = loaded.model
     kinds = {"number": "FP64", "boolean": "BOOL", "category": "BYTES", "date": "BYTES"}
     outputs = dict.fromkeys(model.added_columns, "FP64")
-    of_class = {"b": "BOOL", "i": "INT64", "u": "INT64"}
     outputs |= dict.fromkeys(outputs.keys() & {"decision", "reason", "because"}, "BYTES")
-    outputs["prediction"] = of_class.get(model.classes.dtype.kind, "BYTES")
+    outputs["prediction"] = _OF_KIND.get(model.classes.dtype.kind, "BYTES")
     inputs = {column.name: kinds[column.kind] for column in model.columns}
     return {
         "name": loaded.name,

@@ -86,9 +86,8 @@ class Access:
 def _is_foreign(headers: Headers, host: str) -> bool:
     """Whether a browser sends the request for a page that is not this server's."""
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != host:
-        return True
-    return headers.get("sec-fetch-site", "none") in _FOREIGN
+    is_other = origin is not None and urlsplit(origin).netloc.lower() != host
+    return is_other or headers.get("sec-fetch-site") in _FOREIGN
 
 
 def _add_headers(headers: MutableHeaders) -> None:

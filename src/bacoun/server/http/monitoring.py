@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
@@ -22,23 +23,18 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = own = CollectorRegistry()
-        by_path, by_model = ["path"], ["model"]
-        self.requests = Counter("bacoun_requests", "Requests", ["path", "status"], registry=own)
-        self.seconds = Histogram(
-            "bacoun_request_seconds",
-            "Time from the first byte of a request to the end of its answer",
-            by_path,
-            buckets=_SECONDS,
-            registry=own,
-        )
-        self.rows = Counter("bacoun_rows", "Rows scored", by_model, registry=own)
-        self.deferred = Counter("bacoun_deferred_rows", "Rows deferred", by_model, registry=own)
+        count, gauge = partial(Counter, registry=own), partial(Gauge, registry=own)
+        histogram = partial(Histogram, registry=own)
+        self.requests = count("bacoun_requests", "Requests", ["path", "status"])
+        taken = "Time from the first byte of a request to the end of its answer"
+        self.seconds = histogram("bacoun_request_seconds", taken, ["path"], buckets=_SECONDS)
+        self.rows = count("bacoun_rows", "Rows scored", ["model"])
+        self.deferred = count("bacoun_deferred_rows", "Rows deferred", ["model"])
         together = "Requests that were scored together"
-        self.batch = Histogram("bacoun_batch_requests", together, buckets=_SIZES, registry=own)
-        answered, waiting = "Requests that are being answered", "Requests that wait for a worker"
-        self.active = Gauge("bacoun_active_requests", answered, registry=own)
-        self.waiting = Gauge("bacoun_waiting_requests", waiting, registry=own)
-        self.restarts = Gauge("bacoun_worker_restarts", "Workers that were replaced", registry=own)
+        self.batch = histogram("bacoun_batch_requests", together, buckets=_SIZES)
+        self.active = gauge("bacoun_active_requests", "Requests that are being answered")
+        self.waiting = gauge("bacoun_waiting_requests", "Requests that wait for a worker")
+        self.restarts = gauge("bacoun_worker_restarts", "Workers that were replaced")
 
 
 def monitoring_routes(backend: Backend) -> APIRouter:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -35,12 +34,10 @@ def page_routes(backend: Backend) -> APIRouter:
         """The list of models."""
         if wants_page(request.headers):
             return show("models")
-        return JSONResponse({"models": [entry(name) for name in backend.catalog.names()]})
-
-    def entry(name: str) -> dict[str, Any]:
-        address = f"/models/{name}"
-        report = f"{address}/report" if report_of(name).is_file() else None
-        return {"name": name, "page": address, "report": report}
+        names = backend.catalog.names()
+        reports = {name: f"/models/{name}/report" for name in names if report_of(name).is_file()}
+        listed = [{"name": n, "page": f"/models/{n}", "report": reports.get(n)} for n in names]
+        return JSONResponse({"models": listed})
 
     @router.get("/models/{name}", responses=answers(404, 422, also=("text/html",)))
     async def model(name: str, request: Request) -> Response:
@@ -86,16 +83,16 @@ def add_static_files(app: FastAPI) -> None:
     """Scripts and styles; those of the report are shared with it."""
     # Not by the name of their package, which would import torch.
     shared = files("bacoun").joinpath("report")
-    styles = shared.joinpath("page.css").read_text(encoding="utf-8")
-    script = shared.joinpath("page.js").read_text(encoding="utf-8")
 
-    @app.get("/static/report.css", include_in_schema=False)
-    async def report_styles() -> Response:
-        return PlainTextResponse(styles, media_type="text/css")
+    def add_shared(ending: str, media_type: str) -> None:
+        content = shared.joinpath(f"page.{ending}").read_text(encoding="utf-8")
 
-    @app.get("/static/report.js", include_in_schema=False)
-    async def report_script() -> Response:
-        return PlainTextResponse(script, media_type="text/javascript")
+        @app.get(f"/static/report.{ending}", include_in_schema=False)
+        async def shared_file() -> Response:
+            return PlainTextResponse(content, media_type=media_type)
+
+    add_shared("css", "text/css")
+    add_shared("js", "text/javascript")
 
     @app.get("/favicon.ico", include_in_schema=False)
     async def icon() -> Response:

@@ -72,8 +72,7 @@ def _scored(loaded: LoadedModel, requests: dict[int, ScoringRequest]) -> dict[in
     except Exception as error:
         if len(requests) == 1:
             return dict.fromkeys(requests, _refusal(error))
-        alone = [_scored(loaded, {place: request}) for place, request in requests.items()]
-        return {place: answer for one in alone for place, answer in one.items()}
+        return {place: _scored(loaded, {place: requests[place]})[place] for place in requests}
     if loaded.watch is not None:
         try:
             loaded.watch.add(batch)
@@ -114,10 +113,8 @@ def _written(
             own = scored.take(np.r_[rows])
             more = loaded.model.with_because(own) if request.because else own.table
             part = Scored(own.frame.join(more) if request.inputs else more)
-        deferred = int(is_deferred[rows].sum())
-        answers[place] = Answer(
-            request.write(part), request.media_type, rows=len(request), deferred=deferred
-        )
+        counts = {"rows": len(request), "deferred": int(is_deferred[rows].sum())}
+        answers[place] = Answer(request.write(part), request.media_type, **counts)
     return answers
 
 

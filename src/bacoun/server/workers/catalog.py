@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -16,28 +16,27 @@ from bacoun.web.errors import ApiError
 class Catalog:
     """Models by name."""
 
-    models: Sequence[Path] = ()
-    folders: Sequence[Path] = ()  # whose subfolders are models; looked at for every request
+    models: list[Path] = field(default_factory=list)
+    # Whose subfolders are models; looked at for every request.
+    folders: list[Path] = field(default_factory=list)
     _last_seen: dict[str, Model] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, paths: Iterable[Path]) -> Catalog:
         """Sort the arguments of the command line; refuse what is neither."""
-        models: list[Path] = []
-        folders: list[Path] = []
+        catalog = cls()
         for path in paths:
             if not path.is_dir():
                 raise FileNotFoundError(
                     f"models must be folders, or folders of them; '{path}' is neither. Fit one "
                     "with bacoun fit."
                 )
-            (models if is_model(path) else folders).append(path.resolve())
-        for folder in folders:
+            (catalog.models if is_model(path) else catalog.folders).append(path.resolve())
+        for folder in catalog.folders:
             if not _models_inside(folder):
                 raise FileNotFoundError(
                     f"'{folder}' must hold models; it has none. Fit one into it with bacoun fit."
                 )
-        catalog = cls(models, folders)
         names = catalog.names()
         for name, following in pairwise(names):
             if name == following:

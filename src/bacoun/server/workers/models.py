@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from bacoun.columns.column import Column
 from bacoun.files.identity import version_of
@@ -58,46 +58,35 @@ def _column(column: Column, typical: Any) -> dict[str, Any]:
     return common | {"low": low, "high": high, "whole": column.whole}
 
 
-class _Failure(NamedTuple):
-    stamp: tuple[int, ...]
-    message: str
-    at: float
-
-
 class LoadedModels:
     """The models that a worker was asked for."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._loaded: dict[str, LoadedModel] = {}
-        self._failed: dict[str, _Failure] = {}
+        self._failed: dict[str, tuple[Model, str, float]] = {}  # which, why and when
 
     def __getitem__(self, model: Model) -> LoadedModel:
         """The model; the one loaded before while what replaced it is unreadable."""
         loaded = self._loaded.get(model.path)
         if loaded is not None and loaded.stamp == model.stamp:
             return loaded
-        failure = self._failed.get(model.path)
-        is_known = failure is not None and failure.stamp == model.stamp
-        if failure is None or not is_known or time.monotonic() - failure.at > _AGAIN_SECONDS:
+        failed, message, at = self._failed.get(model.path, (None, "", 0.0))
+        if failed != model or time.monotonic() - at > _AGAIN_SECONDS:
             try:
                 self._loaded[model.path] = loaded = self._load(model)
-                self._failed.pop(model.path, None)
                 return loaded
             except Exception as error:  # also what a damaged file makes of code that trusts it
                 message = str(error) or type(error).__name__
-                failure = _Failure(model.stamp, message, time.monotonic())
-                self._failed[model.path] = failure
+                self._failed[model.path] = model, message, time.monotonic()
                 if loaded is not None:
                     print(f"bacoun: the old model stays: {message}", file=sys.stderr, flush=True)
         if loaded is None:
-            raise ValueError(failure.message.replace(model.path, model.name))
+            raise ValueError(message.replace(model.path, model.name))
         return loaded
 
     def _load(self, model: Model) -> LoadedModel:
         version, table_model = version_of(model.path), TableModel.load(model.path)
-        log = None
-        if self.settings.watch:
-            inputs = self.settings.watch_inputs
-            log = Watch.beside(model.path, table_model, version, inputs=inputs)
+        watching, inputs = self.settings.watch, self.settings.watch_inputs
+        log = Watch.beside(model.path, table_model, version, inputs=inputs) if watching else None
         return LoadedModel(table_model, model.name, model.stamp, version, log)

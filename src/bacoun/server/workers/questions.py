@@ -9,25 +9,11 @@ from typing import Any
 import pandas as pd
 
 from bacoun.server.dialects import open_inference
-from bacoun.server.dialects.formats import (
-    check_length,
-    dump_json,
-    read_rows,
-    to_frame,
-    to_records,
-)
+from bacoun.server.dialects.formats import check_length, dump_json, read_rows, to_frame, to_records
 from bacoun.server.jobs import Answer, Job
 from bacoun.server.workers.models import LoadedModel
 from bacoun.tabular.explanation import Explanation
 from bacoun.web.errors import ApiError
-
-
-def _describe(loaded: LoadedModel, job: Job) -> Answer:
-    return Answer(dump_json(loaded.description))
-
-
-def _metadata(loaded: LoadedModel, job: Job) -> Answer:
-    return Answer(dump_json(open_inference.metadata(loaded)))
 
 
 def _row(loaded: LoadedModel, job: Job) -> Answer:
@@ -47,17 +33,14 @@ def _row(loaded: LoadedModel, job: Job) -> Answer:
 
 
 def _plain(explanation: Explanation) -> dict[str, Any]:
-    parts = {
-        name: [item._asdict() for item in getattr(explanation, name)]
-        for name in ("surprises", "unseen", "pulls")
-    }
+    parts = ("surprises", "unseen", "pulls")
     return {
         "because": str(explanation),
         "reason": explanation.reason,
         "n_repairs": explanation.n_repairs,
         "rows_like_this": explanation.rows_like_this,
         "classes": [{"label": label, "probability": p} for label, p in explanation.classes],
-        **parts,
+        **{name: [item._asdict() for item in getattr(explanation, name)] for name in parts},
     }
 
 
@@ -70,8 +53,8 @@ def _check(loaded: LoadedModel, job: Job) -> Answer:
 
 
 QUESTIONS: dict[str, Callable[[LoadedModel, Job], Answer]] = {
-    "describe": _describe,
-    "metadata": _metadata,
+    "describe": lambda loaded, job: Answer(dump_json(loaded.description)),
+    "metadata": lambda loaded, job: Answer(dump_json(open_inference.metadata(loaded))),
     "row": _row,
     "check": _check,
 }
