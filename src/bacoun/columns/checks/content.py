@@ -28,24 +28,12 @@ _MISSING_CODES = (-1, -9, -99, -999, -9999, -99999, 0, 9, 99, 999, 9999, 99999, 
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """A column of a new table beside the same column in training.
-
-    Attributes
-    ----------
-    training : Column
-        The column in training.
-    column : Series
-        The column now.
-    cells : Cells
-        The same, read as the kind that it had in training.
-    alpha : float
-        Significance level of each test.
-    """
+    """A column of a new table beside the same column in training."""
 
     training: Column
     column: pd.Series
-    cells: Cells
-    alpha: float
+    cells: Cells  # of the column now, read as the kind that it had in training
+    alpha: float  # significance level of each test
 
     def findings(self) -> Iterator[Finding]:
         """All that is different, most important first."""
@@ -84,17 +72,16 @@ class ColumnCheck:
         p = share_p(self.training.n_missing, self.training.n_rows, n_missing, n_rows)
         if p < self.alpha and abs(now - before) >= _GAPS:
             hint = "" if now > before else "; they may have been filled before"
-            message = (
-                f"has gaps in {percent(now)} of the rows; {percent(before)} in training{hint}."
-            )
-            yield self._finding(now - before >= 2 * _MANY, "gaps", message)
+            message = f"has gaps in {percent(now)} of the rows; {percent(before)} in training"
+            yield self._finding(now - before >= 2 * _MANY, "gaps", f"{message}{hint}.")
 
     # --- categories and booleans ------------------------------------------------------------------
 
     def _categories(self) -> Iterator[Finding]:
-        counts, known = self.cells.counts if len(self.cells.labels) else {}, self.training.counts
+        known = self.training.counts
+        counts = self.cells.counts if self.training.kind == "category" else {}
         new = {name: count for name, count in counts.items() if name not in known}
-        if self.training.kind == "category" and new:
+        if new:
             yield self._new_categories(new)
             return
         size, p, value = compare(self.training, self.cells)
@@ -133,8 +120,7 @@ class ColumnCheck:
             values = values[np.isfinite(values)]
         if len(values) == 0 or not self.training.quantiles:
             return
-        codes = self._missing_codes(values)
-        if codes:
+        if codes := self._missing_codes(values):
             is_code = np.isin(values, codes)
             yield self._code_finding(codes, float(is_code.mean()))
             values = values[~is_code]
@@ -146,16 +132,15 @@ class ColumnCheck:
         if self.training.kind == "date":
             return []
         low, high = self.training.low, self.training.high
-        outside = [code for code in _MISSING_CODES if not low <= code <= high]
-        codes = []
-        for code in outside:
-            count = int((values == code).sum())
+        outside = values[(values < low) | (values > high)]
+
+        def is_code(code: int) -> bool:
+            count = int((outside == code).sum())
             far = max(low - code, code - high) > high - low
             often = extreme_p(count, len(values), self.training.n_present) < self.alpha
-            others = values[(values != code) & ((values < low) | (values > high))]
-            if count and (far or often) and len(others) <= count:
-                codes.append(float(code))
-        return codes
+            return 0 < count and (far or often) and len(outside) <= 2 * count
+
+        return [float(code) for code in _MISSING_CODES if is_code(code)]
 
     def _code_finding(self, codes: list[float], share: float) -> Finding:
         written = " and ".join(f"{code:g}" for code in codes)
@@ -173,15 +158,12 @@ class ColumnCheck:
         out_of_range = self._out_of_range(values)
         shifted = difference.p < self.alpha and difference.size >= _RELEVANT
         if (shifted and difference.size >= STRIKING) or out_of_range is not None:
-            conversion = units.explain(self.training, values, difference)
-            if conversion:
+            if conversion := units.explain(self.training, values, difference):
                 yield self._unit(values, conversion)
                 return
-        findings = [self._shift(values, difference)] if shifted else []
-        findings += [out_of_range] if out_of_range is not None else []
-        yield from most_serious_first(findings)[:1]  # two ways to say the same
-        if not findings:
-            yield from self._other_values(values)
+        both = (self._shift(values, difference) if shifted else None, out_of_range)
+        findings = most_serious_first(finding for finding in both if finding is not None)
+        yield from findings[:1] or self._other_values(values)  # two ways to say the same
 
     def _unit(self, values: np.ndarray, conversion: str) -> Finding:
         before, now = (
@@ -244,13 +226,12 @@ class ColumnCheck:
             new = values[~np.isin(values, known)]
             once = self.training.distinct_counts.count(1)
             if len(new) and unseen_p(len(new), n_now, n_before, once) < self.alpha:
-                yield self._finding(
-                    False,
-                    "new value",
+                message = (
                     f"had only {len(known)} different values in training; "
                     f"{percent(len(new) / n_now)} of the rows have others, such as "
-                    f"{self._written(float(new[0]))}.",
+                    f"{self._written(float(new[0]))}."
                 )
+                yield self._finding(False, "new value", message)
 
     def _written(self, value: float) -> str:
         if self.training.kind != "date":

@@ -77,10 +77,8 @@ def explain_categories(known: Mapping[str, int], new: Iterable[str]) -> str:
         became = {name: simple.get(simplify(name), "") for name in names}
         if _mostly(names, became.__getitem__):
             return f"{label}, {_example(became)}"
-    became = {
-        name: next((whole for whole in known if name and whole.startswith(name)), "")
-        for name in names
-    }
+    starts = {name: [whole for whole in known if name and whole.startswith(name)] for name in names}
+    became = {name: wholes[0] if wholes else "" for name, wholes in starts.items()}
     if _mostly(names, became.__getitem__):
         return f"they are truncated, {_example(became)}"
     if _are_numbers(names) and not _are_numbers(known):
@@ -96,8 +94,7 @@ def _fit_as_thousands(training: Column, text: list[str]) -> bool:
         float(np.nanmedian(as_numbers(pd.Series(text, dtype=object).str.replace(",", mark))))
         for mark in ("", ".")
     )
-    low, high = training.low, training.high
-    return low <= whole <= high and not low <= decimal <= high
+    return training.low <= whole <= training.high and not training.low <= decimal <= training.high
 
 
 def _explain_dates(training: Column, text: list[str]) -> str:
