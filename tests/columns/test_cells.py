@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bacoun.columns.cells import Cells
-from bacoun.server.dialects.tables import to_frame
+from bacoun.server.dialects.formats import to_frame
 
 CELLS = st.one_of(
     st.sampled_from([1, 1.0, "1", "1.0", 0.5, True, None, "a", "", 2**60, 2**60 + 1, -3.0, 1e300]),

@@ -103,14 +103,11 @@ class NatPN(SingleNetwork):
 
     def _train_flow(self, run: Run, bar: str, latents: Tensor, **settings: Any) -> None:
         """Maximize the likelihood of latent positions (N, H), with the encoder as it is."""
-        self._train(
-            run,
-            bar,
-            self.flow_,
-            lambda batch: -self.flow_.log_prob(batch).mean(),
-            latents,
-            **settings,
-        )
+
+        def loss(batch: Tensor) -> Tensor:
+            return -self.flow_.log_prob(batch).mean()
+
+        self._train(run, bar, self.flow_, loss, latents, **settings)
 
     def _bayesian_loss(self, batch: Tensor, targets: Tensor) -> Tensor:
         """Log loss, expected under the Dirichlet, minus a small reward for entropy."""

@@ -117,19 +117,13 @@ class NetworkDraws(Baseline):
 
     def evaluate(self, X: ArrayLike) -> Evaluation[np.ndarray]:
         """Probabilities, uncertainty and OOD score of each row, in one pass."""
-        answers = vars(evaluation_of(*self._moments_over_networks(X)))
-        return Evaluation(**{k: None if v is None else v.cpu().numpy() for k, v in answers.items()})
-
-    def _moments_over_networks(self, X: ArrayLike) -> tuple[Tensor, Tensor]:
-        """Mean over networks of the class probabilities (N, K) and of their entropy (N,)."""
-        draws = self._draws(X)
-        mean = next(draws)
-        entropy, n_draws = torch.special.entr(mean).sum(dim=1), 1
-        for probabilities in draws:
-            mean += probabilities
-            entropy += torch.special.entr(probabilities).sum(dim=1)
+        n_draws, total, entropy = 0, torch.zeros(()), torch.zeros(())
+        for probabilities in self._draws(X):
             n_draws += 1
-        return mean / n_draws, entropy / n_draws
+            total = total + probabilities
+            entropy = entropy + torch.special.entr(probabilities).sum(dim=1)
+        answers = vars(evaluation_of(total / n_draws, entropy / n_draws))
+        return Evaluation(**{k: None if v is None else v.cpu().numpy() for k, v in answers.items()})
 
     def _draws(self, X: ArrayLike) -> Iterator[Tensor]:
         """Class probabilities (N, K), float64, under each network in turn."""

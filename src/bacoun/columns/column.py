@@ -70,11 +70,6 @@ class Column:
         return cls(str(column.name), "dropped", len(column), counts=counts, dropped=dropped)
 
     @property
-    def is_used(self) -> bool:
-        """Whether the model uses it."""
-        return self.kind != "dropped"
-
-    @property
     def n_present(self) -> int:
         """Number of values that are not missing."""
         return self.n_rows - self.n_missing
@@ -83,11 +78,6 @@ class Column:
     def gaps(self) -> bool:
         """Whether training had gaps."""
         return self.n_missing > 0
-
-    @property
-    def missing(self) -> float:
-        """Fraction of missing values."""
-        return self.n_missing / max(self.n_rows, 1)
 
     @property
     def low(self) -> float:
@@ -148,11 +138,6 @@ class Column:
             return {self.name: True}
         named = {self.name: False} | {f"{self.name} {part}": True for part in self.parts}
         return named | ({f"{self.name} missing": True} if self.gaps else {})
-
-    @property
-    def is_continuous(self) -> bool:
-        """Whether it is a number that takes more than two values."""
-        return self.kind == "number" and not self.levels
 
     def read(self, frame: pd.DataFrame) -> Cells:
         """Its cells (N,) in a table; one that is not of its kind raises a ValueError."""

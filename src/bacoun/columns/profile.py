@@ -91,7 +91,7 @@ class TableProfile:
             for name, column in frame.items()
         ]
         n_missing = np.sum([read.missing for read in cells.values()], axis=0)
-        hashes = hash_rows(cells[column.name] for column in columns if column.is_used)
+        hashes = hash_rows(cells[column.name] for column in columns if not column.dropped)
         distinct, counts = np.unique(hashes, return_counts=True)
         kept = distinct
         if len(distinct) > _MAX_HASHES:
@@ -108,7 +108,7 @@ class TableProfile:
     @cached_property
     def used(self) -> list[Column]:
         """The columns that the model uses."""
-        return [column for column in self.columns if column.is_used]
+        return [column for column in self.columns if not column.dropped]
 
     @property
     def dropped(self) -> dict[str, str]:

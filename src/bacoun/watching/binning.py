@@ -14,7 +14,6 @@ from typing import Self
 import numpy as np
 
 from bacoun.columns.column import Column
-from bacoun.tabular import TableModel
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scored_rows import ScoredRows
 
@@ -70,11 +69,6 @@ class BinnedQuantity:
         codes = values.astype(int)
         known = (codes >= 0) & (codes < len(self.order))
         return np.where(known, self.order[np.where(known, codes, 0)], N_BINS - 1)
-
-
-def quantities_of(model: TableModel) -> list[BinnedQuantity]:
-    """What is watched of rows that `model` scores."""
-    return watched(model.columns, model.neighborhood, model.calibration, len(model.classes))
 
 
 def watched(

@@ -17,7 +17,7 @@ import numpy as np
 from bacoun.tabular import TableModel
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scored_rows import ScoredRows
-from bacoun.watching.binning import BinnedQuantity, bins_of, quantities_of, weights_of
+from bacoun.watching.binning import BinnedQuantity, bins_of, watched, weights_of
 from bacoun.watching.martingale import DriftTest
 from bacoun.watching.reading import log_path, open_log
 
@@ -70,15 +70,14 @@ class Watch:
         the scored rows, and `false_alarm` is the probability of ever reporting drift although there
         is none, at most.
         """
-        quantities = quantities_of(model)
-        labels = [str(label) for label in model.classes]
+        labels, known = [str(label) for label in model.classes], model.neighborhood
+        quantities = watched(model.columns, known, model.calibration, len(labels))
         counts = np.stack([quantity.counts for quantity in quantities])
         test = DriftTest.start(counts, weights_of(quantities), false_alarm)
         expected = {"classes": {k: int(n) for k, n in model.facts["classes"].items()}}
         names = json.dumps([quantity.name for quantity in quantities])
         first = json.dumps(expected), names, json.dumps(test.to_dict())
-        path, known = log_path(folder), model.neighborhood
-        watch = cls(path, version, quantities, known, labels, first, inputs)
+        watch = cls(log_path(folder), version, quantities, known, labels, first, inputs)
         with suppress(OSError), open_log(watch.path) as log:  # `add` tries again, and says so
             watch._begin(log)
         return watch

@@ -62,7 +62,7 @@ class ColumnCheck:
 
     def _gaps(self) -> Iterator[Finding]:
         n_missing, n_rows = int(self.cells.missing.sum()), len(self.column)
-        before, now = self.training.missing, n_missing / n_rows
+        before, now = self.training.n_missing / max(self.training.n_rows, 1), n_missing / n_rows
         if before == 0 and now > 0:
             what = "is empty" if now == 1 else f"has gaps in {percent(now)} of the rows"
             p = unseen_p(n_missing, n_rows, self.training.n_rows)
@@ -138,7 +138,7 @@ class ColumnCheck:
             count = int((outside == code).sum())
             far = max(low - code, code - high) > high - low
             often = extreme_p(count, len(values), self.training.n_present) < self.alpha
-            return 0 < count and (far or often) and len(outside) <= 2 * count
+            return count > 0 and (far or often) and len(outside) <= 2 * count
 
         return [float(code) for code in _MISSING_CODES if is_code(code)]
 
@@ -157,10 +157,10 @@ class ColumnCheck:
         difference = compare(self.training, Cells(values, nowhere, nowhere))
         out_of_range = self._out_of_range(values)
         shifted = difference.p < self.alpha and difference.size >= _RELEVANT
-        if (shifted and difference.size >= STRIKING) or out_of_range is not None:
-            if conversion := units.explain(self.training, values, difference):
-                yield self._unit(values, conversion)
-                return
+        is_striking = (shifted and difference.size >= STRIKING) or out_of_range is not None
+        if is_striking and (conversion := units.explain(self.training, values, difference)):
+            yield self._unit(values, conversion)
+            return
         both = (self._shift(values, difference) if shifted else None, out_of_range)
         findings = most_serious_first(finding for finding in both if finding is not None)
         yield from findings[:1] or self._other_values(values)  # two ways to say the same

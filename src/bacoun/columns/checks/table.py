@@ -216,7 +216,7 @@ def _moved_findings(profile: TableProfile, moved: Mapping[str, str]) -> Iterator
 
 def _constants(profile: TableProfile, frame: pd.DataFrame) -> Iterator[Finding]:
     for column in profile.columns:
-        if column.is_used or column.name not in frame or len(column.counts) != 1:
+        if not column.dropped or column.name not in frame or len(column.counts) != 1:
             continue
         (value,) = column.counts
         now = frame[column.name]
