@@ -22,14 +22,10 @@ from bacoun.features.networks import KINDS as BODIES
 from bacoun.features.networks import default_epochs
 from bacoun.uncertainty import Uncertainty
 
+# Types of settings that `fit` refuses unless they are positive whole numbers, or positive.
 Count = Annotated[int, "at least 1"]
-"""Type of a setting that `fit` refuses unless it is a positive whole number."""
-
 Positive = Annotated[float, "above 0"]
-"""Type of a setting that `fit` refuses unless it is positive."""
-
-Network = Callable[[Tensor], Tensor]
-"""From points (n, D), or their image under `_shared`, to logits (n, K)."""
+Network = Callable[[Tensor], Tensor]  # from points (n, D), or `_shared` of them, to logits (n, K)
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,6 @@ class Column:
     parts: tuple[str, ...] = ()  # "month" and "weekday" of a date, if training had all of them
     dropped: str = ""  # why the model does not use it: "id", "constant", "empty", or "no input"
 
-    # --- description ------------------------------------------------------------------------------
-
     @classmethod
     def of(cls, name: str, cells: Cells) -> Self:
         """Describe a training column that has been read."""
@@ -129,8 +127,6 @@ class Column:
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
         return {text: number / self.n_rows for text, number in ordered}
 
-    # --- encoding ---------------------------------------------------------------------------------
-
     @property
     def features(self) -> dict[str, bool]:
         """Names of the features it becomes, and whether each is a category."""
@@ -178,8 +174,6 @@ class Column:
         if self.gaps and features[-1] == 1:
             return None
         return float(np.round(features[0]) if self.whole else features[0])
-
-    # --- as text ----------------------------------------------------------------------------------
 
     @property
     def in_training(self) -> str:

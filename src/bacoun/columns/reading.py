@@ -181,9 +181,6 @@ def _checked_path(path: str | PathLike[str]) -> Path:
     return file
 
 
-# --- text ----------------------------------------------------------------------------------------
-
-
 def _layout(survey: Survey) -> dict[str, Any]:
     names = list(survey.columns)
     return {"sep": survey.delimiter, "names": names, "header": 0, "index_col": False}
@@ -289,9 +286,6 @@ def _checked_lines(file: Path, lines: IO[str]) -> Iterator[str]:
                 "a BOM, or binary; save it again as UTF-8."
             )
         yield line
-
-
-# --- Parquet -------------------------------------------------------------------------------------
 
 
 def _survey_parquet(file: Path) -> Survey:

@@ -179,33 +179,15 @@ class Survival:
 
 @dataclass(frozen=True)
 class Doubt:
-    """Maps how unusual points are to probabilities of being out-of-distribution.
+    """Maps how unusual points are to probabilities of being out-of-distribution."""
 
-    Attributes
-    ----------
-    ood_prior : float
-        Prior probability that a scored point is OOD.
-    n_rows : int
-        Number N of training rows.
-    views : dict of Tail
-        By the name of the view.
-    disagreement : Tail
-        Of the logarithm of the epistemic uncertainty due to the weights alone.
-    agreement : float
-        Nats that are added to it first; less is no disagreement.
-    total : Survival
-        Of the summed evidence.
-    power : float
-        How steeply the hedge grows with the distance from the data.
-    """
-
-    ood_prior: float
-    n_rows: int
-    views: dict[str, Tail]
-    disagreement: Tail
-    agreement: float
-    total: Survival
-    power: float = 2.0
+    ood_prior: float  # prior probability that a scored point is OOD
+    n_rows: int  # number N of training rows
+    views: dict[str, Tail]  # by the name of the view
+    disagreement: Tail  # of the log of the epistemic uncertainty due to the weights alone
+    agreement: float  # nats that are added to it first; less is no disagreement
+    total: Survival  # of the summed evidence
+    power: float = 2.0  # how steeply the hedge grows with the distance from the data
 
     @classmethod
     def learn(

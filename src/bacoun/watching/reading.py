@@ -50,15 +50,10 @@ def open_log(path: Path, read_only: bool = False) -> Iterator[sqlite3.Connection
 def read_log(model: str | PathLike[str]) -> dict[str, Any]:
     """What the log of a model says about the version in its folder, in plain values.
 
-    If that was never served, about the one that was served last.
-
-    Returns
-    -------
-    dict
-        "rows" scored, shares of "unfamiliar" and "ambiguous" ones, "classes" with the share of each
-        among predictions and in training, "drift" with "alarm", the row "at" which it was raised,
-        and "evidence" by quantity in nats, the largest first, with the "threshold"; and "minutes",
-        the latest ones.
+    If that was never served, about the one that was served last: "rows" scored, shares of
+    "unfamiliar" and "ambiguous" ones, "classes" with the share of each among predictions and in
+    training, "drift" with "alarm", the row "at" which it was raised, and "evidence" by quantity in
+    nats, the largest first, with the "threshold"; and "minutes", the latest ones.
     """
     path = log_path(model)
     if not path.exists():

@@ -75,8 +75,6 @@ class ColumnCheck:
             message = f"has gaps in {percent(now)} of the rows; {percent(before)} in training"
             yield self._finding(now - before >= 2 * _MANY, "gaps", f"{message}{hint}.")
 
-    # --- categories and booleans ------------------------------------------------------------------
-
     def _categories(self) -> Iterator[Finding]:
         known = self.training.counts
         counts = self.cells.counts if self.training.kind == "category" else {}
@@ -109,8 +107,6 @@ class ColumnCheck:
             f"has categories that training did not have, in {percent(n_new / n_rows)} of the "
             f"rows: {listed(new, most=3)}; {why or f'it had {listed(known, most=3)}'}.",
         )
-
-    # --- numbers and dates ------------------------------------------------------------------------
 
     def _numbers(self) -> Iterator[Finding]:
         values = self.cells.present

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -55,10 +54,10 @@ def explain_cells(training: Column, bad: pd.Series) -> tuple[str, str]:
         return "recoded", f"they are {names}; recode them as true and false"
     if training.kind == "date":
         return "date format", f"{such}{_explain_dates(training, text)}"
-    if _mostly(text, partial(_looks, _THOUSANDS)) and _fit_as_thousands(training, text):
+    if _mostly(text, _THOUSANDS.fullmatch) and _fit_as_thousands(training, text):
         return "retyped", f"{such}; they have commas between thousands; export without"
     for shape, why in _NUMBERS_IN_TEXT.items():
-        if _mostly(text, partial(_looks, re.compile(shape, re.IGNORECASE))):
+        if _mostly(text, re.compile(shape, re.IGNORECASE).fullmatch):
             return "decimal comma" if shape == _DECIMAL_COMMA else "retyped", f"{such}; {why}"
     return "retyped", such
 
@@ -117,10 +116,6 @@ def _explain_dates(training: Column, text: list[str]) -> str:
         if near.mean() >= _MOST:
             return f", {label}{advice}"
     return advice
-
-
-def _looks(pattern: re.Pattern[str], text: str) -> bool:
-    return pattern.fullmatch(text) is not None
 
 
 def _mostly(items: list[str], holds: Callable[[str], object]) -> bool:

@@ -85,9 +85,6 @@ explains. Convert it back.
     return most_serious_first(findings)
 
 
-# --- names ----------------------------------------------------------------------------------------
-
-
 def _repeated_names(frame: pd.DataFrame) -> Iterator[Finding]:
     for name in frame.columns[frame.columns.duplicated()].unique():
         message = f"'{name}' occurs more than once; rename the others."
@@ -152,9 +149,6 @@ def _likeness(one: str, other: str) -> float:
     return SequenceMatcher(None, a, b, autojunk=False).ratio()
 
 
-# --- columns in each other's place ----------------------------------------------------------------
-
-
 class _Sample:
     """Some rows of a table, whose columns are compared with the profiles of others."""
 
@@ -209,9 +203,6 @@ def _moved_findings(profile: TableProfile, moved: Mapping[str, str]) -> Iterator
         elif profile.names.index(here) < profile.names.index(there):
             message = f"'{here}' and '{there}' seem to be swapped."
             yield Finding("serious", here, "swapped", message)
-
-
-# --- rows -----------------------------------------------------------------------------------------
 
 
 def _constants(profile: TableProfile, frame: pd.DataFrame) -> Iterator[Finding]:
