@@ -126,7 +126,7 @@ def is_missing(column: pd.Series) -> np.ndarray:
     with suppress(Exception):  # a signalling NaN, for instance
         missing = column.isna().to_numpy(dtype=bool)
     if is_text(column):
-        return missing | np.array([text in MISSING for text in as_text(column)], dtype=bool)
+        missing = missing | np.array([text in MISSING for text in as_text(column)], dtype=bool)
     return missing
 
 

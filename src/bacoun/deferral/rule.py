@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from bacoun.deferral.checks import as_booleans, as_classes, as_scores, as_share, check_same_length
 from bacoun.deferral.conformal import class_thresholds, conformal_threshold, fewest_scores
 from bacoun.deferral.risk import Acceptance, largest_acceptance
-from bacoun.files.persistence import from_state
+from bacoun.files.persistence import from_state, to_state
 from bacoun.files.text import percent
 
 
@@ -211,10 +211,8 @@ class DeferralRule:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite threshold becomes None."""
-        by_class: Any = self.class_thresholds
-        return asdict(self) | {
+        return to_state(self) | {
             "ood_threshold": self.ood_threshold if math.isfinite(self.ood_threshold) else None,
-            "class_thresholds": by_class and {str(k): value for k, value in by_class.items()},
             "acceptance": self.acceptance and self.acceptance.to_dict(),
         }
 

@@ -140,13 +140,11 @@ class ColumnCheck:
 
     def _code_finding(self, codes: list[float], share: float) -> Finding:
         written = " and ".join(f"{code:g}" for code in codes)
-        return self._finding(
-            share >= 0.01,
-            "missing code",
+        message = (
             f"is {written} in {percent(share)} of the rows; in training it was from "
-            f"{self._written(self.training.low)} to {self._written(self.training.high)}. {written} "
-            "may stand for a missing value; leave the cell empty.",
+            f"{self._range()}. {written} may stand for a missing value; leave the cell empty."
         )
+        return self._finding(share >= 0.01, "missing code", message)
 
     def _distribution(self, values: np.ndarray) -> Iterator[Finding]:
         nowhere = np.zeros(len(values), dtype=bool)
@@ -166,12 +164,11 @@ class ColumnCheck:
             " to ".join(map(self._written, np.quantile(numbers, [0.25, 0.75])))
             for numbers in (self.training.quantiles, values)
         )
-        return self._finding(
-            True,
-            "unit",
+        message = (
             f"has another unit: in training it was mostly from {before}, now from {now}, which "
-            f"{conversion} explains. Convert it back.",
+            f"{conversion} explains. Convert it back."
         )
+        return self._finding(True, "unit", message)
 
     def _shift(self, values: np.ndarray, difference: Difference) -> Finding:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -201,13 +198,12 @@ class ColumnCheck:
         share = sum(n_out) / now
         if not (far or (many and share >= 0.01)):
             return None
-        worst = float(values[beyond.argmax()])
-        return self._finding(
-            share > _MANY and self.training.kind != "date",
-            "out of range",
-            f"was from {self._written(low)} to {self._written(high)} in training; "
-            f"{percent(share)} of the rows are outside, such as {self._written(worst)}.",
+        message = (
+            f"was from {self._range()} in training; {percent(share)} of the rows are outside, "
+            f"such as {self._written(float(values[beyond.argmax()]))}."
         )
+        is_serious = share > _MANY and self.training.kind != "date"
+        return self._finding(is_serious, "out of range", message)
 
     def _other_values(self, values: np.ndarray) -> Iterator[Finding]:
         """Values that training did not have, though they are within its range."""
@@ -228,6 +224,9 @@ class ColumnCheck:
                     f"{self._written(float(new[0]))}."
                 )
                 yield self._finding(False, "new value", message)
+
+    def _range(self) -> str:
+        return f"{self._written(self.training.low)} to {self._written(self.training.high)}"
 
     def _written(self, value: float) -> str:
         if self.training.kind != "date":
