@@ -131,6 +131,6 @@ class DriftTest:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Inverse of `to_dict`."""
-        return cls(
-            **{k: np.array(v, float) if isinstance(v, list) else v for k, v in content.items()}
-        )
+        arrays = {k: np.array(v, float) for k, v in content.items() if isinstance(v, list)}
+        values: dict[str, Any] = dict(content) | arrays
+        return cls(**values)
