@@ -15,9 +15,8 @@ from sklearn.datasets import load_breast_cancer
 from bacoun.cli import main
 from bacoun.files.identity import version_of
 from bacoun.tabular import TableModel
-from bacoun.watching.files import log_path
 from bacoun.watching.log import Watch
-from bacoun.watching.reading import read_log
+from bacoun.watching.reading import log_path, read_log
 
 DATA = load_breast_cancer(as_frame=True)
 TABLE = DATA.data.iloc[:, :6].assign(diagnosis=DATA.target_names[DATA.target])
@@ -151,8 +150,8 @@ import resource, signal, sys
 from pathlib import Path
 import pandas as pd
 from bacoun.tabular import TableModel
-from bacoun.watching.files import log_path
 from bacoun.watching.log import Watch
+from bacoun.watching.reading import log_path
 
 folder = Path(sys.argv[1])
 model = TableModel.load(folder)

@@ -43,10 +43,7 @@ class DDU(ResidualClassifier):
     def _learn(self, points: Tensor, labels: Tensor, run: Run) -> None:
         self._train_network(run, self._log_loss, points, labels)
         features, _ = self._features_and_logits(points)
-        self._fit_gaussians([features[labels == k] for k in range(len(self.classes_))])
-
-    def _fit_gaussians(self, clouds: list[Tensor]) -> None:
-        """One Gaussian for each cloud of features (n, L)."""
+        clouds = [features[labels == k] for k in range(len(self.classes_))]
         sizes = torch.tensor([len(cloud) for cloud in clouds]).to(clouds[0])
         self.log_prior_ = (sizes / sizes.sum()).log()
         self.center_ = torch.stack([cloud.mean(dim=0) for cloud in clouds])
@@ -54,14 +51,11 @@ class DDU(ResidualClassifier):
         covariances = torch.stack([each.T @ each / max(len(each) - 1, 1) for each in offsets])
         self.jitter_, self.root_ = jittered_cholesky(covariances)
 
-    def _log_density(self, features: Tensor) -> Tensor:
-        """Log density (n,) of features (n, L) under the mixture of the classes' Gaussians."""
+    def _unfamiliarity(self, points: Tensor) -> Tensor:
+        features, _ = self._features_and_logits(points)
         gaussians = MultivariateNormal(self.center_, scale_tril=self.root_, validate_args=False)
         log_likelihood: Tensor = gaussians.log_prob(features[:, None])
-        return (self.log_prior_ + log_likelihood).logsumexp(dim=1)
-
-    def _unfamiliarity(self, points: Tensor) -> Tensor:
-        return -self._log_density(self._features_and_logits(points)[0])
+        return -(self.log_prior_ + log_likelihood).logsumexp(dim=1)
 
 
 def jittered_cholesky(covariances: Tensor) -> tuple[float, Tensor]:

@@ -45,9 +45,8 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
     n_jobs: int | None = None
 
     def _default_part(self, name: str, value: Any) -> Any:
-        if name == "network" and value is None:
-            return LearnedFeatures(dropout=0.0, patience=None)
-        return None
+        is_missing = name == "network" and value is None
+        return LearnedFeatures(dropout=0.0, patience=None) if is_missing else None
 
     def _check_settings(self) -> None:
         check_body(self._part("network").body)
@@ -66,8 +65,8 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
     def _fit_member(
         self, points: Tensor, labels: Tensor, seed: int, on_epoch: OnEpoch | None
     ) -> LearnedFeatures:
-        context = FitContext(generator=Generator().manual_seed(seed), on_epoch=on_epoch)
         network: LearnedFeatures = self._part("network")
+        context = FitContext(generator=Generator().manual_seed(seed), on_epoch=on_epoch)
         return network.fit(points, labels, context)
 
     def _networks(self) -> Iterator[Network]:

@@ -77,8 +77,7 @@ class GP(Baseline):
 
     def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
         points = points.flatten(1).double()  # kernel matrices are nearly singular
-        n_points, n_classes = len(points), len(self.classes_)
-        generator = run.generator
+        n_points, n_classes, generator = len(points), len(self.classes_), run.generator
         chosen = torch.randperm(n_points, generator=generator)[: self.n_inducing]
         latent = _latent_functions(points, chosen, n_classes, self.ard)
 
@@ -90,8 +89,7 @@ class GP(Baseline):
             return misfit + latent.variational_strategy.kl_divergence().sum() / n_points
 
         batches = -(-n_points // self.batch_size)
-        work = n_classes * len(chosen) ** 2 * (len(chosen) + self.batch_size)
-        with threads_for(work):
+        with threads_for(n_classes * len(chosen) ** 2 * (len(chosen) + self.batch_size)):
             history = train(
                 latent,
                 negative_elbo,
@@ -143,12 +141,13 @@ class GP(Baseline):
         return mean.T, variance.clamp(min=0).sqrt().T
 
     def _samples(self, points: Tensor, joint: bool = False) -> Tensor:
+        if joint:
+            return self._joint_latents(points.flatten(1).double()).softmax(dim=2)
         mean, spread = self._latent_moments(points)
         return (mean + spread * self.eps_).softmax(dim=2)
 
-    def _joint_samples(self, points: Tensor) -> Tensor:
-        """Probabilities (S, N, K) from latent values drawn for all rows together."""
-        points = points.flatten(1).double()
+    def _joint_latents(self, points: Tensor) -> Tensor:
+        """Latent values (S, N, K), drawn for all rows together."""
         mean, known, left = self._projected(points)
         prior = self._kernel(points, points)
         generator = Generator().manual_seed(self.joint_seed_)
@@ -159,7 +158,7 @@ class GP(Baseline):
             root = torch.linalg.cholesky(covariance + _JITTER * self.output_scale_[k] * eye)
             noise = torch.randn(len(self.eps_), len(points), generator=generator, dtype=root.dtype)
             draws.append(mean[k] + noise.to(root) @ root.T)
-        return torch.stack(draws, dim=2).softmax(dim=2)
+        return torch.stack(draws, dim=2)
 
     def predict_proba_samples(self, X: ArrayLike, joint: bool = False) -> np.ndarray:
         """Class probabilities (S, N, K) under each draw of the latent functions.
@@ -181,7 +180,7 @@ class GP(Baseline):
                 f"joint=True takes at most {_MAX_JOINT_ROWS} rows, because it draws them jointly; "
                 f"got {len(table)}. Pass fewer rows, or joint=False."
             )
-        return self._joint_samples(self._standardized(table)).cpu().numpy()
+        return self._samples(self._standardized(table), joint=True).cpu().numpy()
 
 
 def _check_gpytorch() -> None:
@@ -197,16 +196,14 @@ def _latent_functions(points: Tensor, chosen: Tensor, n_classes: int, ard: bool)
     """GPyTorch's module: K processes with inducing points initialized at the chosen rows."""
     import gpytorch
 
-    variational = gpytorch.variational
-    batch = torch.Size([n_classes])
+    variational, batch = gpytorch.variational, torch.Size([n_classes])
 
     class LatentFunctions(gpytorch.models.ApproximateGP):
         def __init__(self) -> None:
             posterior = variational.CholeskyVariationalDistribution(len(chosen), batch_shape=batch)
             inducing = points[chosen].repeat(n_classes, 1, 1)
-            super().__init__(
-                variational.VariationalStrategy(self, inducing, posterior, jitter_val=_JITTER)
-            )
+            strategy = variational.VariationalStrategy
+            super().__init__(strategy(self, inducing, posterior, jitter_val=_JITTER))
             self.mean = gpytorch.means.ZeroMean(batch_shape=batch)
             n_scales = points.shape[1] if ard else None
             shape = gpytorch.kernels.RBFKernel(ard_num_dims=n_scales, batch_shape=batch)

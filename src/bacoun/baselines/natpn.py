@@ -88,9 +88,8 @@ class NatPN(SingleNetwork):
         )
         latents, rows = self._encoded(points), history.held_out_rows
         is_held_out = torch.zeros(len(points), dtype=torch.bool).index_fill(0, rows, True)
-        patience = self.patience if len(rows) > 0 else None
-        held_out = [latents[is_held_out]]
-        self._train_flow(run, "flow", latents[~is_held_out], patience=patience, held_out=held_out)
+        early = {"patience": self.patience, "held_out": [latents[is_held_out]]}
+        self._train_flow(run, "flow", latents[~is_held_out], **(early if len(rows) else {}))
         together.double()
         # Quantiles of the draws, the same for all rows, so that draws are smooth in the inputs.
         shape = (self.n_draws, 1, len(self.classes_))
@@ -103,19 +102,16 @@ class NatPN(SingleNetwork):
 
     def _train_flow(self, run: Run, bar: str, latents: Tensor, **settings: Any) -> None:
         """Maximize the likelihood of latent positions (N, H), with the encoder as it is."""
-        self._train(
-            run,
-            bar,
-            self.flow_,
-            lambda batch: -self.flow_.log_prob(batch).mean(),
-            latents,
-            **settings,
-        )
+
+        def loss(batch: Tensor) -> Tensor:
+            return -self.flow_.log_prob(batch).mean()
+
+        self._train(run, bar, self.flow_, loss, latents, **settings)
 
     def _bayesian_loss(self, batch: Tensor, targets: Tensor) -> Tensor:
         """Log loss, expected under the Dirichlet, minus a small reward for entropy."""
         latents = self.module_[0](batch)
-        alpha = self._concentration(self.module_[1](latents), self._log_evidence(latents))
+        alpha, _ = self._dirichlet(latents, self.module_[1](latents))
         true = alpha.gather(1, targets[:, None]).squeeze(1)
         log_loss = alpha.sum(dim=1).digamma() - true.digamma()
         entropy = Dirichlet(alpha, validate_args=False).entropy()
@@ -125,18 +121,16 @@ class NatPN(SingleNetwork):
         """Log of the number (n,) of observations that a point is worth."""
         return self.flow_.log_prob(latents) + self.n_latent / 2 * math.log(4 * math.pi)
 
-    def _concentration(self, logits: Tensor, log_evidence: Tensor) -> Tensor:
-        """Parameters (n, K) of the Dirichlet: 1 each, plus the evidence for each class."""
-        limit = _LARGEST_LOG_EVIDENCE
+    def _dirichlet(self, latents: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Its parameters (n, K): 1 each, plus the evidence for each class; and log evidence."""
+        limit, log_evidence = _LARGEST_LOG_EVIDENCE, self._log_evidence(latents)
         evidence = log_evidence.double().clamp(-limit, limit).exp()
-        return 1 + evidence[:, None] * logits.double().softmax(dim=1)
+        return 1 + evidence[:, None] * logits.double().softmax(dim=1), log_evidence
 
     @torch.no_grad()
     def _posterior(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Parameters (n, K) of the Dirichlet, and log evidence (n,), of standardized points."""
-        latents, logits = self._features_and_logits(points)
-        log_evidence = self._log_evidence(latents)
-        return self._concentration(logits, log_evidence), log_evidence
+        return self._dirichlet(*self._features_and_logits(points))
 
     def _moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
         return dirichlet_moments(self._posterior(points)[0])

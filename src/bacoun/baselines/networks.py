@@ -22,14 +22,10 @@ from bacoun.features.networks import KINDS as BODIES
 from bacoun.features.networks import default_epochs
 from bacoun.uncertainty import Uncertainty
 
+# Types of settings that `fit` refuses unless they are positive whole numbers, or positive.
 Count = Annotated[int, "at least 1"]
-"""Type of a setting that `fit` refuses unless it is a positive whole number."""
-
 Positive = Annotated[float, "above 0"]
-"""Type of a setting that `fit` refuses unless it is positive."""
-
-Network = Callable[[Tensor], Tensor]
-"""From points (n, D), or their image under `_shared`, to logits (n, K)."""
+Network = Callable[[Tensor], Tensor]  # from points (n, D), or `_shared` of them, to logits (n, K)
 
 
 @dataclass(frozen=True)
@@ -117,19 +113,13 @@ class NetworkDraws(Baseline):
 
     def evaluate(self, X: ArrayLike) -> Evaluation[np.ndarray]:
         """Probabilities, uncertainty and OOD score of each row, in one pass."""
-        answers = vars(evaluation_of(*self._moments_over_networks(X)))
-        return Evaluation(**{k: None if v is None else v.cpu().numpy() for k, v in answers.items()})
-
-    def _moments_over_networks(self, X: ArrayLike) -> tuple[Tensor, Tensor]:
-        """Mean over networks of the class probabilities (N, K) and of their entropy (N,)."""
-        draws = self._draws(X)
-        mean = next(draws)
-        entropy, n_draws = torch.special.entr(mean).sum(dim=1), 1
-        for probabilities in draws:
-            mean += probabilities
-            entropy += torch.special.entr(probabilities).sum(dim=1)
+        n_draws, total, entropy = 0, torch.zeros(()), torch.zeros(())
+        for probabilities in self._draws(X):
             n_draws += 1
-        return mean / n_draws, entropy / n_draws
+            total = total + probabilities
+            entropy = entropy + torch.special.entr(probabilities).sum(dim=1)
+        answers = vars(evaluation_of(total / n_draws, entropy / n_draws))
+        return Evaluation(**{k: None if v is None else v.cpu().numpy() for k, v in answers.items()})
 
     def _draws(self, X: ArrayLike) -> Iterator[Tensor]:
         """Class probabilities (N, K), float64, under each network in turn."""

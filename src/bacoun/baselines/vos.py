@@ -77,16 +77,13 @@ class VOS(SingleNetwork):
         before = round(self.outlier_start * epochs)
         both = nn.ModuleList([self.module_, self.logistic_])
         decay = {"l2": self.weight_decay * len(points)}
-        self._train(
-            run, "network", self.module_, self._log_loss, points, labels, epochs=before, **decay
-        )
-        loss = self._loss_with_outliers(points, labels)
-        self._train(run, "outliers", both, loss, points, labels, epochs=epochs - before, **decay)
+        data, loss = (points, labels), self._log_loss
+        self._train(run, "network", self.module_, loss, *data, epochs=before, **decay)
+        loss = self._loss_with_outliers(*data)
+        self._train(run, "outliers", both, loss, *data, epochs=epochs - before, **decay)
         both.double()
 
-    def _loss_with_outliers(
-        self, points: Tensor, labels: Tensor
-    ) -> Callable[[Tensor, Tensor], Tensor]:
+    def _loss_with_outliers(self, points: Tensor, labels: Tensor) -> Callable[..., Tensor]:
         """The loss of a mini-batch, which also keeps the queue of features."""
         body, head = self.module_
         features, n_classes = body(points).detach(), len(self.classes_)

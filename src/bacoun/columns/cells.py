@@ -22,34 +22,23 @@ Kind = Literal["number", "boolean", "category", "date"]
 
 _BOOLEANS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 _ROUNDED_BITS = np.uint64(22)  # leaves 30 bits of the mantissa, about nine significant digits
-_NO_LABELS = np.empty(0, dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
     """Values (N,) of a column, each of which is present, missing, or unreadable.
 
-    Attributes
-    ----------
-    values : ndarray of shape (N,)
-        float64, NaN unless present; dates are days since 1970. For categories, indices into
-        `labels`, -1 if missing.
-    missing, bad : ndarray of bool, of shape (N,)
-        Where a cell is empty, and where it is not what this kind of column holds.
-    kind : {"number", "boolean", "category", "date"}
-        What the column was read as.
-    date_format : str, optional
-        Format of dates that are text.
-    labels : ndarray of str
-        Distinct categories, in the order of their first appearance.
+    They are float64, NaN unless present; dates are days since 1970. For categories, they are
+    indices into `labels`, -1 if missing.
     """
 
     values: np.ndarray
-    missing: np.ndarray
-    bad: np.ndarray
+    missing: np.ndarray  # bool (N,), where a cell is empty
+    bad: np.ndarray  # bool (N,), where it is not what this kind of column holds
     kind: str = "number"
-    date_format: str | None = None
-    labels: np.ndarray = field(default_factory=lambda: _NO_LABELS)
+    date_format: str | None = None  # of dates that are text
+    # Distinct categories, in the order of their first appearance.
+    labels: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=object))
 
     @classmethod
     def read(
@@ -137,7 +126,7 @@ def is_missing(column: pd.Series) -> np.ndarray:
     with suppress(Exception):  # a signalling NaN, for instance
         missing = column.isna().to_numpy(dtype=bool)
     if is_text(column):
-        return missing | np.array([text in MISSING for text in as_text(column)], dtype=bool)
+        missing = missing | np.array([text in MISSING for text in as_text(column)], dtype=bool)
     return missing
 
 
@@ -180,9 +169,8 @@ def first_value(bad: pd.Series) -> str:
 
 
 def _unreadable(bad: pd.Series, kind: str, date_format: str | None) -> ValueError:
-    wanted = {"number": "numbers", "boolean": "true or false"}.get(kind, "")
-    if kind == "date":
-        wanted = f"dates such as {example_date(date_format)},"
+    such_dates = f"dates such as {example_date(date_format)},"
+    wanted = {"number": "numbers", "boolean": "true or false", "date": such_dates}[kind]
     return ValueError(
         f"column '{bad.name}' must hold {wanted} as in training; got {first_value(bad)}. "
         "Correct it."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -26,75 +26,39 @@ _PARTS = {"month": (dates.month, 12), "weekday": (dates.weekday, 7)}  # of a dat
 class Column:
     """One column in training: what it holds, how it is distributed, and how it is encoded.
 
-    Attributes
-    ----------
-    name : str
-        Name of the column in the table.
-    kind : {"number", "boolean", "category", "date", "dropped"}
-        What it holds; "dropped" if the model does not use it.
-    date_format : str, optional
-        How dates are written, as in `strptime`. None: they are timestamps.
-    n_rows, n_missing : int
-        Number of rows, and of missing values among them.
-    quantiles : tuple of float
-        41 values of the column at evenly spaced levels, from its smallest to its largest; dates are
-        days since 1970. Empty for categories, as are all numbers below.
-    cdf : tuple of float
-        Fraction of the values at or below each of `cuts`.
-    usual : tuple of float
-        Nine values of the column, at evenly spaced levels from 1 to 99 %.
-    mean, sd, fill : float
-        Mean, standard deviation, and median, in place of a gap in a continuous column.
-    whole_share : float
-        Fraction of the values that are integers.
-    distinct : tuple of float
-        All values, sorted, if there are at most 20 of them.
-    distinct_counts : tuple of int
-        Number of rows for each of them.
-    counts : dict
-        Number of rows by category, for the 1000 most frequent; of a constant, its value.
-    parts : tuple of str
-        "month" and "weekday" of a date, if training had all of them.
-    dropped : str
-        Why the model does not use it: "id", "constant", "empty", or "no input".
+    The numbers from `quantiles` to `distinct_counts` are empty for categories.
     """
 
     name: str
-    kind: str
+    kind: str  # "number", "boolean", "category", "date", or "dropped" if the model does not use it
     n_rows: int
     n_missing: int = 0
-    date_format: str | None = None
-    quantiles: tuple[float, ...] = ()
-    cdf: tuple[float, ...] = ()
-    usual: tuple[float, ...] = ()
+    date_format: str | None = None  # as in `strptime`; None: timestamps
+    quantiles: tuple[float, ...] = ()  # 41 at even levels from 0 to 1; dates: days since 1970
+    cdf: tuple[float, ...] = ()  # fraction of the values at or below each of `cuts`
+    usual: tuple[float, ...] = ()  # nine quantiles, at even levels from 1 to 99 %
     mean: float = 0.0
     sd: float = 0.0
-    fill: float = 0.0
-    whole_share: float = 0.0
-    distinct: tuple[float, ...] = ()
-    distinct_counts: tuple[int, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    parts: tuple[str, ...] = ()
-    dropped: str = ""
-
-    # --- description ------------------------------------------------------------------------------
+    fill: float = 0.0  # the median, in place of a gap in a continuous column
+    whole_share: float = 0.0  # fraction of the values that are integers
+    distinct: tuple[float, ...] = ()  # all values, sorted, if there are at most 20
+    distinct_counts: tuple[int, ...] = ()  # number of rows for each of them
+    counts: Mapping[str, int] = field(default_factory=dict)  # the 1000 most frequent categories
+    parts: tuple[str, ...] = ()  # "month" and "weekday" of a date, if training had all of them
+    dropped: str = ""  # why the model does not use it: "id", "constant", "empty", or "no input"
 
     @classmethod
     def of(cls, name: str, cells: Cells) -> Self:
         """Describe a training column that has been read."""
-        kind, present = cells.kind, cells.present
-        size: dict[str, Any] = {"n_rows": len(cells.values)}
-        size["n_missing"] = size["n_rows"] - len(present)
-        if kind == "category":
-            return cls(name, kind, **size, counts=dict([*cells.counts.items()][:MAX_CATEGORIES]))
+        present, n_rows = cells.present, len(cells.values)
+        described = partial(cls, name, cells.kind, n_rows, n_rows - len(present))
+        if cells.kind == "category":
+            return described(counts=dict([*cells.counts.items()][:MAX_CATEGORIES]))
         numbers = _describe_numbers(present[np.isfinite(present)])
-        if kind == "date":
-            numbers["parts"] = tuple(
-                part
-                for part, (number_of, n_levels) in _PARTS.items()
-                if len(np.unique(number_of(present))) == n_levels
-            )
-        return cls(name, kind, **size, date_format=cells.date_format, **numbers)
+        if cells.kind == "date":
+            is_full = {p: len(np.unique(of(present))) == n for p, (of, n) in _PARTS.items()}
+            numbers["parts"] = tuple(part for part in _PARTS if is_full[part])
+        return described(cells.date_format, **numbers)
 
     @classmethod
     def without_use(cls, column: pd.Series, dropped: str) -> Self:
@@ -102,11 +66,6 @@ class Column:
         texts = set() if is_missing(column).any() else set(as_text(column))
         counts = {text: len(column) for text in texts} if len(texts) == 1 else {}
         return cls(str(column.name), "dropped", len(column), counts=counts, dropped=dropped)
-
-    @property
-    def is_used(self) -> bool:
-        """Whether the model uses it."""
-        return self.kind != "dropped"
 
     @property
     def n_present(self) -> int:
@@ -117,11 +76,6 @@ class Column:
     def gaps(self) -> bool:
         """Whether training had gaps."""
         return self.n_missing > 0
-
-    @property
-    def missing(self) -> float:
-        """Fraction of missing values."""
-        return self.n_missing / max(self.n_rows, 1)
 
     @property
     def low(self) -> float:
@@ -173,8 +127,6 @@ class Column:
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
         return {text: number / self.n_rows for text, number in ordered}
 
-    # --- encoding ---------------------------------------------------------------------------------
-
     @property
     def features(self) -> dict[str, bool]:
         """Names of the features it becomes, and whether each is a category."""
@@ -182,11 +134,6 @@ class Column:
             return {self.name: True}
         named = {self.name: False} | {f"{self.name} {part}": True for part in self.parts}
         return named | ({f"{self.name} missing": True} if self.gaps else {})
-
-    @property
-    def is_continuous(self) -> bool:
-        """Whether it is a number that takes more than two values."""
-        return self.kind == "number" and not self.levels
 
     def read(self, frame: pd.DataFrame) -> Cells:
         """Its cells (N,) in a table; one that is not of its kind raises a ValueError."""
@@ -228,8 +175,6 @@ class Column:
             return None
         return float(np.round(features[0]) if self.whole else features[0])
 
-    # --- as text ----------------------------------------------------------------------------------
-
     @property
     def in_training(self) -> str:
         """What a value that training did not have is compared with, in words."""
@@ -269,20 +214,21 @@ def _describe_numbers(present: np.ndarray) -> dict[str, Any]:
         return {}
     ordered = np.sort(present)
     quantiles = np.quantile(ordered, _LEVELS, method="inverted_cdf")
-    cuts = _between(quantiles)
     distinct, counts = np.unique(ordered, return_counts=True)
     few = len(distinct) <= _MAX_DISTINCT
-    described = {
-        "quantiles": tuple(quantiles.tolist()),
-        "cdf": tuple((np.searchsorted(ordered, cuts, side="right") / len(ordered)).tolist()),
-        "usual": tuple(ordered[np.round(USUAL_LEVELS * (len(ordered) - 1)).astype(int)].tolist()),
-        "distinct": tuple(distinct.tolist()) if few else (),
-        "distinct_counts": tuple(counts.tolist()) if few else (),
-        "whole_share": float(np.mean(present == np.floor(present))),
+    arrays = {
+        "quantiles": quantiles,
+        "cdf": np.searchsorted(ordered, _between(quantiles), side="right") / len(ordered),
+        "usual": ordered[np.round(USUAL_LEVELS * (len(ordered) - 1)).astype(int)],
+        "distinct": distinct if few else distinct[:0],
+        "distinct_counts": counts if few else counts[:0],
     }
     with np.errstate(over="ignore", invalid="ignore"):
         moments = {"mean": present.mean(), "sd": present.std(), "fill": np.median(present)}
-    return described | {name: float(np.nan_to_num(moment)) for name, moment in moments.items()}
+    numbers = moments | {"whole_share": np.mean(present == np.floor(present))}
+    return {name: tuple(array.tolist()) for name, array in arrays.items()} | {
+        name: float(np.nan_to_num(number)) for name, number in numbers.items()
+    }
 
 
 def _between(quantiles: np.ndarray) -> np.ndarray:
@@ -291,6 +237,8 @@ def _between(quantiles: np.ndarray) -> np.ndarray:
     values = np.unique(quantiles)
     low, high = values[0], values[-1]
     margin = 1e-6 * ((high / 2 - low / 2) or abs(low) or 1.0)
-    outer = np.array([min(low - margin, np.nextafter(low, -np.inf))])
-    above = np.array([max(high + margin, np.nextafter(high, np.inf))])
-    return np.concatenate([outer, values[:-1] / 2 + values[1:] / 2, above])
+    below, above = (
+        min(low - margin, np.nextafter(low, -np.inf)),
+        max(high + margin, np.nextafter(high, np.inf)),
+    )
+    return np.array([below, *(values[:-1] / 2 + values[1:] / 2), above])

@@ -63,9 +63,8 @@ def check_names(frame: pd.DataFrame) -> None:
 def check_cells(frame: pd.DataFrame) -> None:
     """Refuse cells that hold several values."""
     for name, column in frame.items():
-        if column.dtype.kind != "O" or isinstance(column.dtype, pd.StringDtype):
-            continue
-        if any(issubclass(kind, _SEVERAL) for kind in set(map(type, column))):
+        may_hold_any = column.dtype.kind == "O" and not isinstance(column.dtype, pd.StringDtype)
+        if may_hold_any and any(issubclass(kind, _SEVERAL) for kind in set(map(type, column))):
             row = next(k for k, cell in enumerate(column) if isinstance(cell, _SEVERAL))
             raise ValueError(
                 f"cells must be text, numbers, dates or true and false; column '{name}' has a "
@@ -76,14 +75,12 @@ def check_cells(frame: pd.DataFrame) -> None:
 def check_values(columns: Mapping[str, np.ndarray], complete: Iterable[str] = ()) -> None:
     """Refuse infinite numbers in any column, and missing values in those named in `complete`."""
     numeric = [name for name, values in columns.items() if values.dtype == np.float64]
-    names = [name for name in numeric if np.isinf(columns[name]).any()]
-    if names:
+    if names := [name for name in numeric if np.isinf(columns[name]).any()]:
         raise ValueError(
             f"columns must hold finite numbers; {listed(names)} {_has(names)} infinite values. "
             "Clip them, or leave such rows out."
         )
-    names = [name for name in complete if pd.isna(columns[name]).any()]
-    if names:
+    if names := [name for name in complete if pd.isna(columns[name]).any()]:
         n_rows = int(np.any([pd.isna(columns[name]) for name in names], axis=0).sum())
         raise ValueError(
             f"columns must not have missing values; {listed(names)} {_has(names)} some, in "

@@ -69,33 +69,29 @@ class TableProfile:
             From the name of a column with dates to their format; None: ISO 8601, or timestamps.
         """
         formats = date_formats or {}
-        names = {str(name): name for name in frame if str(name) in kinds}
         cells = {
-            text: Cells.read(frame[name], kinds[text], formats.get(text))
-            for text, name in names.items()
+            str(name): Cells.read(frame[name], kinds[str(name)], formats.get(str(name)))
+            for name in frame
+            if str(name) in kinds
         }
-        return cls.of_cells(frame, cells)
+        return cls.of_cells(frame, cells, {})
 
     @classmethod
     def of_cells(
-        cls,
-        frame: pd.DataFrame,
-        cells: Mapping[str, Cells],
-        dropped: Mapping[str, str] | None = None,
+        cls, frame: pd.DataFrame, cells: Mapping[str, Cells], dropped: Mapping[str, str]
     ) -> Self:
         """Describe a training table of which the columns that are used have been read.
 
         `dropped` says why others are not.
         """
-        reasons = dropped or {}
         columns = [
             Column.of(str(name), cells[str(name)])
             if str(name) in cells
-            else Column.without_use(frame[name], reasons.get(str(name), NO_INPUT))
-            for name in frame
+            else Column.without_use(column, dropped.get(str(name), NO_INPUT))
+            for name, column in frame.items()
         ]
         n_missing = np.sum([read.missing for read in cells.values()], axis=0)
-        hashes = hash_rows(cells[column.name] for column in columns if column.is_used)
+        hashes = hash_rows(cells[column.name] for column in columns if not column.dropped)
         distinct, counts = np.unique(hashes, return_counts=True)
         kept = distinct
         if len(distinct) > _MAX_HASHES:
@@ -112,19 +108,17 @@ class TableProfile:
     @cached_property
     def used(self) -> list[Column]:
         """The columns that the model uses."""
-        return [column for column in self.columns if column.is_used]
+        return [column for column in self.columns if not column.dropped]
 
     @property
     def dropped(self) -> dict[str, str]:
         """From the name of an input that is not used to the reason: "id", "constant" or "empty"."""
-        left_out = [column for column in self.columns if not column.is_used]
-        return {c.name: c.dropped for c in left_out if c.dropped != NO_INPUT}
+        return {c.name: c.dropped for c in self.columns if c.dropped not in ("", NO_INPUT)}
 
     @property
     def constants(self) -> dict[str, str]:
         """From the name of a constant input to its value, as text."""
-        constant = [column for column in self.columns if column.dropped == "constant"]
-        return {column.name: next(iter(column.counts)) for column in constant}
+        return {c.name: next(iter(c.counts)) for c in self.columns if c.dropped == "constant"}
 
     @property
     def names(self) -> list[str]:

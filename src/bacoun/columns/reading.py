@@ -32,7 +32,7 @@ MISSING = frozenset(
 # fmt: on
 
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
-
+_AS_TEXT: dict[str, Any] = {"dtype": str, "na_filter": False}
 # A chunk has about this many cells: 100,000 rows of 20 columns. Its rows are a multiple of the
 # chunks in which a classifier scores, so that they give the same scores as the whole table.
 _CELLS = 2_000_000
@@ -41,21 +41,11 @@ _SCORING_CHUNK = 2048
 
 @dataclass(frozen=True)
 class Survey:
-    """The layout of a table file.
+    """The layout of a table file."""
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Names of the columns.
-    n_rows : int
-        Number of rows below the header.
-    delimiter, encoding : str
-        Of a text file; empty for Parquet.
-    """
-
-    columns: tuple[str, ...]
-    n_rows: int
-    delimiter: str = ""
+    columns: tuple[str, ...]  # their names
+    n_rows: int  # below the header
+    delimiter: str = ""  # of a text file, as the encoding
     encoding: str = ""
 
     @property
@@ -73,11 +63,8 @@ def rows_per_chunk(n_columns: int) -> int:
 def read_table(path: str | PathLike[str]) -> pd.DataFrame:
     """Read a CSV or Parquet file as a whole, with the types that pandas infers.
 
-    Parameters
-    ----------
-    path : path
-        Ends in .csv, .tsv, either with .gz, or .parquet. Text is UTF-8, or UTF-16 with a BOM; its
-        delimiter is the comma, or the semicolon or tab if the header has no comma.
+    Its name ends in .csv, .tsv, either with .gz, or .parquet. Text is UTF-8, or UTF-16 with a BOM;
+    its delimiter is the comma, or the semicolon or tab if the header has no comma.
     """
     file = _checked_path(path)
     if is_parquet(file):
@@ -91,22 +78,10 @@ def read_table(path: str | PathLike[str]) -> pd.DataFrame:
 def stream_table(
     path: str | PathLike[str], rows: int | None = None, survey: Survey | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Read a table in chunks, all with the same types.
+    """Read a table in chunks of `rows`, all with the same types; None: about two million cells.
 
-    Parameters
-    ----------
-    path : path
-        Ends in .csv, .tsv, either with .gz, or .parquet.
-    rows : int, optional
-        Number of rows per chunk. None: about two million cells, at most 100,000 rows.
-    survey : Survey, optional
-        Result of `survey_table` on this file. None: survey it first.
-
-    Yields
-    ------
-    DataFrame
-        The cells of a CSV as text, those of Parquet in their own types, so that they can be written
-        again unchanged.
+    The cells of a CSV are text, those of Parquet have their own types, so that they can be written
+    again unchanged. The `survey` is that of `survey_table`, which is called otherwise.
     """
     file = _checked_path(path)
     survey = survey or survey_table(file)
@@ -122,12 +97,12 @@ def stream_table(
                 yield frame
         return
     with _open_text(file, survey.encoding) as lines:
-        yield from pd.read_csv(lines, dtype=str, na_filter=False, chunksize=size, **_layout(survey))
+        yield from pd.read_csv(lines, chunksize=size, **_AS_TEXT, **_layout(survey))
 
 
 def read_csv(content: bytes, name: str) -> pd.DataFrame:
     """Read a CSV from memory, its cells as text; `name` is what messages call it."""
-    return _read_text(_InMemory(content, name), dtype=str, na_filter=False)
+    return _read_text(_InMemory(content, name), **_AS_TEXT)
 
 
 def _read_text(source: Any, **options: Any) -> pd.DataFrame:
@@ -163,8 +138,7 @@ def survey_table(path: str | PathLike[str]) -> Survey:
 def _checked_layout(file: Path, survey: Survey) -> Survey:
     if not survey.columns:
         raise ValueError(f"'{file}' must have at least one column; it has none. Export it again.")
-    twice = [name for name, count in Counter(survey.columns).items() if count > 1]
-    if twice:
+    if twice := [name for name, count in Counter(survey.columns).items() if count > 1]:
         raise ValueError(
             f"the columns of '{file}' must have different names; {listed(twice)} "
             f"{'occurs' if len(twice) == 1 else 'occur'} more than once. Rename them."
@@ -205,9 +179,6 @@ def _checked_path(path: str | PathLike[str]) -> Path:
     if file.stat().st_size == 0:
         raise ValueError(f"'{file}' must hold a table; it is empty. Export it again.")
     return file
-
-
-# --- text ----------------------------------------------------------------------------------------
 
 
 def _layout(survey: Survey) -> dict[str, Any]:
@@ -317,9 +288,6 @@ def _checked_lines(file: Path, lines: IO[str]) -> Iterator[str]:
         yield line
 
 
-# --- Parquet -------------------------------------------------------------------------------------
-
-
 def _survey_parquet(file: Path) -> Survey:
     with open_parquet(file) as parquet:
         return Survey(tuple(parquet.schema_arrow.names), parquet.metadata.num_rows)
@@ -327,14 +295,9 @@ def _survey_parquet(file: Path) -> Survey:
 
 @contextmanager
 def open_parquet(file: str | PathLike[str], filesystem: Any = None) -> Iterator[Any]:
-    """Open a Parquet file; what pyarrow says of a broken one becomes one sentence.
+    """Open a Parquet file, on an fsspec `filesystem` or the local disk.
 
-    Parameters
-    ----------
-    file : path
-        Its path on the filesystem.
-    filesystem : fsspec filesystem, optional
-        Where it is stored. None: on the local disk.
+    What pyarrow says of a broken one becomes one sentence.
     """
     try:
         from pyarrow import ArrowException

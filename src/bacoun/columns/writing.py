@@ -25,14 +25,9 @@ def write_table(
 ) -> Iterator[Write]:
     """Open a table file for writing; yields a function that appends a chunk.
 
-    Parameters
-    ----------
-    path : path
-        Ends in .csv, .tsv, either with .gz, or .parquet. An existing file is replaced at the end.
-    delimiter : str
-        Between the fields of a .csv file; a .tsv file has tabs.
-    escape_formulas : bool
-        Put an apostrophe before text that a spreadsheet would take for a formula. Not in Parquet.
+    The `path` ends in .csv, .tsv, either with .gz, or .parquet; an existing file is replaced at the
+    end. The `delimiter` is for .csv files; a .tsv file has tabs. `escape_formulas` puts an
+    apostrophe before text that a spreadsheet would take for a formula, but not in Parquet.
     """
     file = Path(path)
     check_suffix(file)
@@ -86,12 +81,7 @@ def _text_writer(stack: ExitStack, raw: IO[bytes], name: str, delimiter: str) ->
 def parquet_writer(raw: IO[bytes], facts: Mapping[str, str] | None = None) -> Iterator[Write]:
     """Write chunks to an open file as Parquet; yields a function that appends one.
 
-    Parameters
-    ----------
-    raw : binary file
-        Open for writing.
-    facts : mapping of str, optional
-        Key-value metadata of the file. It is written last, and may grow until then.
+    `facts` are key-value metadata of the file; they are written last, and may grow until then.
     """
     import pyarrow
     from pyarrow.parquet import ParquetWriter

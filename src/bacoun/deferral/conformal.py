@@ -74,11 +74,9 @@ def class_thresholds(
     scores = as_scores("scores", scores, infinite=True)
     predicted = as_classes("predicted", predicted)
     checks.check_same_length(scores=scores, predicted=predicted)
-    found = {
-        index: conformal_threshold(scores[predicted == index], false_alarm)
-        for index in np.unique(predicted).tolist()
-    }
-    return {index: threshold for index, threshold in found.items() if math.isfinite(threshold)}
+    classes = np.unique(predicted).tolist()
+    found = {k: conformal_threshold(scores[predicted == k], false_alarm) for k in classes}
+    return {k: threshold for k, threshold in found.items() if math.isfinite(threshold)}
 
 
 def prediction_set_threshold(probabilities: ArrayLike, labels: ArrayLike, coverage: float) -> float:

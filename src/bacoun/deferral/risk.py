@@ -17,6 +17,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from bacoun.deferral.checks import as_booleans, as_scores, as_share, check_same_length
+from bacoun.files.text import percent
 
 _MAX_REGIONS = 20  # each test is a chance to stop early; a region can only end at a tested size
 
@@ -62,9 +64,12 @@ class Acceptance:
     @property
     def statement(self) -> str:
         """The guarantee and the evidence for it, or what is missing."""
-        bound = f"at most {percent(self.max_error)} of accepted points are wrong"
-        bound += f", with {percent(self.confidence)} confidence"
-        upper = f"(upper bound {percent(self.upper_bound)})"
+        max_error, confidence, upper_bound = (
+            percent(share, 3, least=0)
+            for share in (self.max_error, self.confidence, self.upper_bound)
+        )
+        bound = f"at most {max_error} of accepted points are wrong, with {confidence} confidence"
+        upper = f"(upper bound {upper_bound})"
         if self.threshold is not None:
             return (
                 f"{bound[0].upper()}{bound[1:]}: {self.n_accepted} of {self.n_points} calibration "
@@ -140,18 +145,15 @@ points, or a weaker bound.
     else:
         tested = np.unique(np.append(as_scores("thresholds", thresholds), math.inf))
 
-    kept: Acceptance | None = None
-    for threshold in tested.tolist():
+    def region(threshold: float) -> Acceptance:
         inside = total <= threshold
         n_accepted, n_errors = int(inside.sum()), int((inside & ~correct).sum())
-        bound = upper_bound(n_errors, n_accepted, level)
-        asked, found = (float(max_error), float(confidence)), (len(total), n_accepted, n_errors)
-        region = Acceptance(*asked, threshold, *found, bound, n_bounds)
-        if not _passes(n_errors, n_accepted, max_error, level):
-            return kept or replace(region, threshold=None)
-        kept = region
-    assert kept is not None  # at least one region is tested
-    return kept
+        figures = (len(total), n_accepted, n_errors, upper_bound(n_errors, n_accepted, level))
+        return Acceptance(float(max_error), float(confidence), threshold, *figures, n_bounds)
+
+    regions = [region(threshold) for threshold in tested.tolist()]
+    passed = takewhile(lambda r: _passes(r.n_errors, r.n_accepted, max_error, level), regions)
+    return [replace(regions[0], threshold=None), *passed][-1]
 
 
 def _level(confidence: float, n_bounds: int) -> float:
@@ -181,11 +183,6 @@ def upper_bound(n_errors: int, n_points: int, confidence: float) -> float:
     if n_errors >= n_points:
         return 1.0
     return float(special.betaincinv(n_errors + 1, n_points - n_errors, confidence))
-
-
-def percent(fraction: float) -> str:
-    """Format 0.05 as 5 %."""
-    return f"{100 * fraction:.3g} %"
 
 
 def _passes(n_errors: int, n_points: int, max_error: float, confidence: float) -> bool:

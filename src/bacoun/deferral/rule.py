@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from bacoun.deferral.checks import as_booleans, as_classes, as_scores, as_share, check_same_length
 from bacoun.deferral.conformal import class_thresholds, conformal_threshold, fewest_scores
-from bacoun.deferral.risk import Acceptance, largest_acceptance, percent
-from bacoun.files.persistence import from_state
+from bacoun.deferral.risk import Acceptance, largest_acceptance
+from bacoun.files.persistence import from_state, to_state
+from bacoun.files.text import percent
 
 
 class Decisions(NamedTuple):
@@ -113,18 +114,17 @@ class DeferralRule:
         """
         ood_score, total = _as_columns(ood_score, total)
         finite = np.isfinite(ood_score)  # the others would raise the threshold beyond all of them
-        thresholds = None
-        if per_class and finite.any():
-            classes = _predicted(predicted, ood_score)
-            thresholds = class_thresholds(ood_score[finite], classes[finite], false_alarm)
         rule = cls(
             false_alarm=float(as_share("false_alarm", false_alarm)),
             n_calibration=int(finite.sum()),
             ood_threshold=_ood_threshold(ood_score, false_alarm),
-            class_thresholds=thresholds,
             n_infinite=int((~finite).sum()),
             max_error_probability=max_error_probability,
         )
+        if per_class and finite.any():
+            classes = _predicted(predicted, ood_score)
+            thresholds = class_thresholds(ood_score[finite], classes[finite], false_alarm)
+            rule = replace(rule, class_thresholds=thresholds)
         if max_error is None:
             return rule
         right = as_booleans("correct", _required("correct", correct, "max_error"))
@@ -149,17 +149,15 @@ class DeferralRule:
             for index, threshold in self.class_thresholds.items():
                 limit[classes == index] = threshold
         reason = np.where(total > self.total_threshold, "ambiguous", "")
-        unfamiliar = (ood_score > limit) | np.isinf(ood_score)
-        reason = np.where(unfamiliar, "unfamiliar", reason)
+        reason = np.where((ood_score > limit) | np.isinf(ood_score), "unfamiliar", reason)
         return Decisions(np.where(reason == "", "accept", "defer"), reason)
 
     @property
     def total_threshold(self) -> float:
         """Familiar points with a higher total uncertainty are ambiguous; infinite if none are."""
         limit = math.inf
-        if self.max_error_probability is not None:
+        if (q := self.max_error_probability) is not None:
             # Of all predictions that are wrong with probability q, none has a smaller entropy.
-            q = self.max_error_probability
             limit = -q * math.log(q) - (1 - q) * math.log(1 - q)
         if self.acceptance is None:
             return limit
@@ -176,19 +174,15 @@ class DeferralRule:
                 f"such as those with fewer than {fewest_scores(self.false_alarm)} points, are not "
                 "covered by the guarantee."
             )
-        if self.acceptance is not None:
+        if self.acceptance is not None or self.max_error_probability is not None:
             limit = self.total_threshold
             which = "none" if limit > 0 else "all others"
             if math.isfinite(limit):
                 which = f"of the others, total above {limit:.3g} nats"
-            lines.append(f"Ambiguous: {which}. {self.acceptance.statement}")
-        elif self.max_error_probability is not None:
-            lines.append(
-                f"Ambiguous: of the others, total above {self.total_threshold:.3g} nats. No error "
-                "bound is guaranteed."
-            )
+            bound = self.acceptance and self.acceptance.statement
+            lines.append(f"Ambiguous: {which}. {bound or 'No error bound is guaranteed.'}")
         if self.max_error_probability is not None:
-            level = percent(self.max_error_probability)
+            level = percent(self.max_error_probability, 3, least=0)
             lines[-1] += f" What is wrong with more than {level} probability is always deferred."
         lines.append(
             "This holds for points from the same distribution as the calibration points; no rule "
@@ -197,7 +191,7 @@ class DeferralRule:
         return "\n".join(lines)
 
     def _unfamiliar_in_words(self) -> str:
-        alarm, needed = percent(self.false_alarm), fewest_scores(self.false_alarm)
+        alarm, needed = percent(self.false_alarm, 3, least=0), fewest_scores(self.false_alarm)
         if math.isinf(self.ood_threshold):
             words = (
                 f"Unfamiliar: only an infinite ood_score. A false alarm rate of {alarm} needs "
@@ -217,10 +211,8 @@ class DeferralRule:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite threshold becomes None."""
-        by_class: Any = self.class_thresholds
-        return asdict(self) | {
+        return to_state(self) | {
             "ood_threshold": self.ood_threshold if math.isfinite(self.ood_threshold) else None,
-            "class_thresholds": by_class and {str(k): value for k, value in by_class.items()},
             "acceptance": self.acceptance and self.acceptance.to_dict(),
         }
 
@@ -248,11 +240,11 @@ def _ood_threshold(ood_score: np.ndarray, false_alarm: float) -> float:
     finite = ood_score[np.isfinite(ood_score)]
     if len(finite) == 0:
         return math.inf
+    of_finite, of_all = (conformal_threshold(s, false_alarm) for s in (finite, ood_score))
     if len(finite) == len(ood_score):
-        return conformal_threshold(finite, false_alarm)
-    of_all = conformal_threshold(ood_score, false_alarm)
+        return of_finite
     threshold = min(of_all, conformal_threshold(finite, false_alarm / 2))
-    return threshold if math.isfinite(threshold) else conformal_threshold(finite, false_alarm)
+    return threshold if math.isfinite(threshold) else of_finite
 
 
 def _as_columns(

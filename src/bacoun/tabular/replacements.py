@@ -32,7 +32,7 @@ class Replacements:
         places = encoder.places
         usual = [column.usual_features for column in encoder.columns_]
         pairs = zip(encoder.columns_, places, strict=True)
-        numbers = [where[0] for column, where in pairs if column.is_continuous]
+        numbers = [where[0] for c, where in pairs if c.kind == "number" and not c.levels]
         groups = [rows[classes == k] for k in range(int(classes.max()) + 1)]
         means = np.stack([group.mean(axis=0) for group in groups])
         spread = rows.std(axis=0)

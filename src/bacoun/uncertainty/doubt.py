@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Self
 
 import torch
@@ -61,23 +62,13 @@ class Tail:
 
     Up to the 95 % quantile it is taken as logistic, beyond as generalized Pareto. Scores are
     standardized: 0 at the median, 1 at the 95 % quantile.
-
-    Attributes
-    ----------
-    median : float
-    spread : float
-        Distance from the median to the 95 % quantile.
-    shape, scale : float
-        Of the excess over 1; shape is above 0.
-    below : Tail or None
-        The same of minus the score, if a low score is unusual too.
     """
 
     median: float
-    spread: float
-    shape: float
+    spread: float  # distance from the median to the 95 % quantile
+    shape: float  # of the excess over 1; above 0
     scale: float
-    below: Tail | None = None
+    below: Tail | None = None  # the same of minus the score, if a low score is unusual too
 
     @classmethod
     def of(
@@ -93,18 +84,16 @@ class Tail:
 
         Its shape is at most `heaviest`, and exponential up to `noise` units of chance.
         """
-        finite = scores.double().clamp(-LARGEST_SCORE, LARGEST_SCORE)
+        finite = _finite(scores)
         median, high = finite.quantile(finite.new_tensor([0.5, 0.95])).tolist()
         spread = max(high - median, smallest)
         standard = (finite - median) / spread
-        shape, scale = _pareto(standard[standard > 1] - 1, heaviest, noise)
         below = cls.of(-scores, smallest=smallest) if two_sided else None
-        return cls(median, spread, shape, scale, below)
+        return cls(median, spread, *_pareto(standard[standard > 1] - 1, heaviest, noise), below)
 
     def standardized(self, scores: Tensor) -> Tensor:
         """Scores (N,), scaled to 0 at the median and 1 at the 95 % quantile."""
-        finite = scores.double().clamp(-LARGEST_SCORE, LARGEST_SCORE)  # a flow may overflow
-        return (finite - self.median) / self.spread
+        return (_finite(scores) - self.median) / self.spread
 
     def evidence(self, scores: Tensor, elbow: float = ELBOW) -> Tensor:
         """Evidence (N,) that scores (N,) are unusual, in nats: 0 for low ones, then growing.
@@ -139,6 +128,10 @@ class Tail:
         return torch.maximum(above, WEIGHT_BELOW * (self.below.standardized(-scores) - 1))
 
 
+def _finite(scores: Tensor) -> Tensor:
+    return scores.double().clamp(-LARGEST_SCORE, LARGEST_SCORE)  # a flow may overflow
+
+
 def _pareto(excess: Tensor, heaviest: float, noise: float) -> tuple[float, float]:
     """Shape and scale of a generalized Pareto distribution, by probability-weighted moments.
 
@@ -161,74 +154,40 @@ def _pareto(excess: Tensor, heaviest: float, noise: float) -> tuple[float, float
 
 @dataclass(frozen=True)
 class Survival:
-    """The share of training points with at least as much evidence.
+    """The share of training points with at least as much evidence."""
 
-    Attributes
-    ----------
-    quantiles : tuple of float
-        Of the evidence, at `LEVELS`. In between, the log of the share is linear.
-    tail : Tail
-        Beyond the 95 % quantile, which is the last one.
-    """
-
-    quantiles: tuple[float, ...]
-    tail: Tail
+    quantiles: tuple[float, ...]  # of the evidence, at `LEVELS`; between, the log share is linear
+    tail: Tail  # beyond the 95 % quantile, which is the last one
 
     @classmethod
     def of(cls, evidence: Tensor) -> Self:
         """From the evidence (n,) of training points."""
-        found = evidence.quantile(evidence.new_tensor(LEVELS)).tolist()
-        quantiles = [found[0]]
-        for value in found[1:]:  # equal ones apart
-            quantiles.append(max(value, quantiles[-1] + 1e-6))
-        return cls(tuple(quantiles), Tail.of(evidence, heaviest=_HEAVIEST_SUM, noise=0))
-
-    @property
-    def slopes(self) -> tuple[float, ...]:
-        """How much minus the log share rises with the evidence from each quantile to the next."""
-        logs = [-math.log(1 - level) for level in LEVELS]
-        rise = zip(logs, logs[1:], self.quantiles, self.quantiles[1:], strict=False)
-        return tuple((up - low) / (right - left) for low, up, left, right in rise)
+        values = evidence.quantile(evidence.new_tensor(LEVELS)).tolist()
+        apart = accumulate(values, lambda last, value: max(value, last + 1e-6))
+        return cls(tuple(apart), Tail.of(evidence, heaviest=_HEAVIEST_SUM, noise=0))
 
     def surprise(self, evidence: Tensor) -> Tensor:
         """Minus the log share (N,)."""
-        usual = torch.full_like(evidence, -math.log(1 - LEVELS[0]))
-        for left, right, slope in zip(
-            self.quantiles, self.quantiles[1:], self.slopes, strict=False
-        ):
+        logs = [-math.log(1 - level) for level in LEVELS]
+        usual = torch.full_like(evidence, logs[0])
+        steps = zip(pairwise(self.quantiles), pairwise(logs), strict=True)
+        for (left, right), (low, up) in steps:
+            slope = (up - low) / (right - left)
             usual = usual + slope * (evidence - left).clamp(0, right - left)
         return usual + self.tail.evidence(evidence, elbow=math.inf)
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Maps how unusual points are to probabilities of being out-of-distribution.
+    """Maps how unusual points are to probabilities of being out-of-distribution."""
 
-    Attributes
-    ----------
-    ood_prior : float
-        Prior probability that a scored point is OOD.
-    n_rows : int
-        Number N of training rows.
-    views : dict of Tail
-        By the name of the view.
-    disagreement : Tail
-        Of the logarithm of the epistemic uncertainty due to the weights alone.
-    agreement : float
-        Nats that are added to it first; less is no disagreement.
-    total : Survival
-        Of the summed evidence.
-    power : float
-        How steeply the hedge grows with the distance from the data.
-    """
-
-    ood_prior: float
-    n_rows: int
-    views: dict[str, Tail]
-    disagreement: Tail
-    agreement: float
-    total: Survival
-    power: float = 2.0
+    ood_prior: float  # prior probability that a scored point is OOD
+    n_rows: int  # number N of training rows
+    views: dict[str, Tail]  # by the name of the view
+    disagreement: Tail  # of the log of the epistemic uncertainty due to the weights alone
+    agreement: float  # nats that are added to it first; less is no disagreement
+    total: Survival  # of the summed evidence
+    power: float = 2.0  # how steeply the hedge grows with the distance from the data
 
     @classmethod
     def learn(
@@ -259,24 +218,25 @@ class Doubt:
         agreement = max(_ROUNDING, _AGREEMENT * min(1.0, _MANY_ROWS / n_rows))
         tails = {
             name: Tail.of(
-                scores,
-                smallest=1.0 if name in _IN_NATS else 1e-6,
-                two_sided=name in _TWO_SIDED,
+                scores, smallest=1.0 if name in _IN_NATS else 1e-6, two_sided=name in _TWO_SIDED
             )
             for name, scores in views.items()
         }
         learned = Tail.of((epistemic.double() + agreement).log())
-        unused = Survival((), learned)
-        draft = cls(ood_prior, n_rows, tails, learned, agreement, unused)
-        total = Survival.of(draft.evidence(views, epistemic))
-        return replace(
-            draft, disagreement=learned if are_new else _of_new_points(learned), total=total
-        )
+        draft = cls(ood_prior, n_rows, tails, learned, agreement, total=Survival((), learned))
+        doubt = replace(draft, total=Survival.of(draft.evidence(views, epistemic)))
+        return doubt if are_new else doubt.with_disagreement(epistemic)
 
     def with_disagreement(self, epistemic: Tensor) -> Self:
-        """The same after the weights have been learned anew; `epistemic` as in `learn`."""
+        """The same after the weights have been learned anew; `epistemic` as in `learn`.
+
+        They know these points: the tail of the disagreement about new ones is wider.
+        """
         learned = Tail.of((epistemic.double() + self.agreement).log())
-        return replace(self, disagreement=_of_new_points(learned))
+        spread = learned.spread + _OPTIMISM
+        return replace(
+            self, disagreement=replace(learned, spread=spread, shape=1e-3, scale=1 / LOGIT_95)
+        )
 
     @property
     def weights(self) -> dict[str, tuple[float, bool]]:
@@ -341,11 +301,6 @@ class Doubt:
         return summed / total
 
 
-def _of_new_points(learned: Tail) -> Tail:
-    """The tail of disagreement about new points, from that about points the weights know."""
-    return replace(learned, spread=learned.spread + _OPTIMISM, shape=1e-3, scale=1 / LOGIT_95)
-
-
 def doubted(probabilities: Tensor, kappa: Tensor) -> Tensor:
     """Mix class `probabilities` (..., N, K) with the uniform distribution, with weight kappa (N,).
 
@@ -361,21 +316,14 @@ def doubted(probabilities: Tensor, kappa: Tensor) -> Tensor:
 def doubted_draws(draws: Tensor, kappa: Tensor, unknown: Tensor) -> Tensor:
     """Replace a fraction of the draws (S, N, K) by certain ones of any class.
 
-    The mean stays that of the draws mixed with the uniform distribution by kappa, and the mean
-    entropy falls to `1 - unknown` times theirs, up to rounding to whole draws.
-
-    Parameters
-    ----------
-    draws : Tensor of shape (S, N, K)
-        Class probabilities.
-    kappa, unknown : Tensor of shape (N,)
-        Share of the uniform distribution in the mean, and of the replaced draws; kappa is at most
-        `unknown`.
+    The share of the replaced draws is `unknown` (N,). The mean stays that of the draws mixed with
+    the uniform distribution by kappa (N,), which is at most that, and the mean entropy falls to
+    `1 - unknown` times theirs, up to rounding to whole draws.
     """
     n_draws, _, n_classes = draws.shape
     order = (_GOLDEN * torch.arange(1, n_draws + 1, dtype=torch.float64)).frac().argsort()
     rank = order.argsort().to(draws.device)
-    share = torch.where(unknown > 0, kappa / unknown, torch.zeros_like(kappa))
+    share = torch.where(unknown > 0, kappa / unknown, 0.0)
     of_unknown = doubted(draws.mean(dim=0), share).cumsum(dim=1)  # (N, K)
     place = (_GOLDEN * (rank.double() + 0.5)).frac().to(of_unknown)
     winner = (place[:, None, None] > of_unknown[None]).sum(dim=2).clamp(max=n_classes - 1)

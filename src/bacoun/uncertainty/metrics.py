@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.metrics import average_precision_score
 
-# --- OOD detection -------------------------------------------------------------------------------
-
 
 def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
     """Probability that an OOD point scores higher than an in-distribution one; ties count half.
@@ -68,9 +66,6 @@ def change_from(inside: ArrayLike, outside: ArrayLike) -> float:
         return float(outside.mean() / inside.mean() - 1)
 
 
-# --- calibration ---------------------------------------------------------------------------------
-
-
 def expected_calibration_error(
     probabilities: ArrayLike, labels: ArrayLike, n_bins: int = 15
 ) -> float:
@@ -108,9 +103,6 @@ def negative_log_likelihood(probabilities: ArrayLike, labels: ArrayLike) -> floa
     table, truth = _as_predictions(probabilities, labels)
     with np.errstate(divide="ignore"):
         return float(-np.log(table[np.arange(len(table)), truth]).mean())
-
-
-# --- selective prediction ------------------------------------------------------------------------
 
 
 def risk_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -193,9 +185,6 @@ def rank_correlation(a: ArrayLike, b: ArrayLike) -> float:
     if len(np.unique(a)) == 1 or len(np.unique(b)) == 1:
         return math.nan
     return float(stats.spearmanr(a, b).statistic)
-
-
-# --- input checks --------------------------------------------------------------------------------
 
 
 def _cumulative(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -8,13 +8,12 @@ model as reference; scores that depend on the model's weights, its calibration r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
 from bacoun.columns.column import Column
-from bacoun.tabular import TableModel
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scored_rows import ScoredRows
 
@@ -27,27 +26,13 @@ _WEIGHTS = {"ood_score": 0.3, "total": 0.1, "prediction": 0.1}  # the columns sh
 
 @dataclass(frozen=True)
 class BinnedQuantity:
-    """One quantity of a row that is watched, such as a column, and its bins.
+    """One quantity of a row that is watched, such as a column, and its bins."""
 
-    Attributes
-    ----------
-    name : str
-        Of a column, "ood_score", "total" or "prediction".
-    place : int
-        Of a column: its feature.
-    edges : ndarray of shape (b - 1,)
-        Between the bins, of a number.
-    order : ndarray of int
-        Bin of each code, of a category; other codes are in the last bin.
-    counts : ndarray of shape (N_BINS,)
-        Reference rows in each bin.
-    """
-
-    name: str
-    place: int
-    edges: np.ndarray
-    order: np.ndarray
-    counts: np.ndarray
+    name: str  # of a column, "ood_score", "total" or "prediction"
+    place: int  # of a column: its feature
+    edges: np.ndarray  # between the bins, of a number
+    order: np.ndarray  # bin of each code, of a category; other codes are in the last bin
+    counts: np.ndarray  # (N_BINS,) reference rows in each bin
 
     @classmethod
     def number(cls, name: str, reference: np.ndarray, place: int = -1) -> Self:
@@ -59,7 +44,7 @@ class BinnedQuantity:
         # Beyond all of these values, by more than rounding, is a bin of its own on both sides.
         margin = _MARGIN * max(np.ptp(distinct), np.abs(distinct).max()) if len(distinct) else 0.0
         edges = np.concatenate([distinct[:1] - margin, between, distinct[-1:] + margin])
-        return cls._filled(cls(name, place, edges, np.empty(0, int), np.zeros(N_BINS)), reference)
+        return cls(name, place, edges, np.empty(0, int), np.zeros(N_BINS))._filled(reference)
 
     @classmethod
     def category(cls, name: str, n_codes: int, reference: np.ndarray, place: int = -1) -> Self:
@@ -71,13 +56,11 @@ class BinnedQuantity:
         # Without reference rows the order is as given.
         kept = ranked[frequency[ranked] > 0] if len(known) else ranked
         order[kept] = np.arange(len(kept))
-        return cls._filled(cls(name, place, np.empty(0), order, np.zeros(N_BINS)), reference)
+        return cls(name, place, np.empty(0), order, np.zeros(N_BINS))._filled(reference)
 
-    @classmethod
-    def _filled(cls, empty: Self, reference: np.ndarray) -> Self:
+    def _filled(self, reference: np.ndarray) -> Self:
         others = np.delete(reference, np.s_[::_EVERY])
-        counts = np.bincount(empty.bins(others), minlength=N_BINS)
-        return cls(empty.name, empty.place, empty.edges, empty.order, counts.astype(float))
+        return replace(self, counts=np.bincount(self.bins(others), minlength=N_BINS).astype(float))
 
     def bins(self, values: np.ndarray) -> np.ndarray:
         """Bin (n,) of each value."""
@@ -86,11 +69,6 @@ class BinnedQuantity:
         codes = values.astype(int)
         known = (codes >= 0) & (codes < len(self.order))
         return np.where(known, self.order[np.where(known, codes, 0)], N_BINS - 1)
-
-
-def quantities_of(model: TableModel) -> list[BinnedQuantity]:
-    """What is watched of rows that `model` scores."""
-    return watched(model.columns, model.neighborhood, model.calibration, len(model.classes))
 
 
 def watched(

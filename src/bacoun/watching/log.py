@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import pandas as pd
 
 from bacoun.tabular import TableModel
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scored_rows import ScoredRows
-from bacoun.watching.binning import BinnedQuantity, bins_of, quantities_of, weights_of
-from bacoun.watching.files import log_path, open_log
+from bacoun.watching.binning import BinnedQuantity, bins_of, watched, weights_of
 from bacoun.watching.martingale import DriftTest
+from bacoun.watching.reading import log_path, open_log
 
 REASONS = ("unfamiliar", "ambiguous")
 FALSE_ALARM = 0.01
@@ -32,6 +31,12 @@ create table if not exists minutes (
     familiarity real, classes text, evidence real, primary key (version, minute));
 create table if not exists inputs (version text, time real, row text);
 """
+_ADD_MINUTE = """
+insert into minutes values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set
+    rows = rows + excluded.rows, unfamiliar = unfamiliar + excluded.unfamiliar,
+    ambiguous = ambiguous + excluded.ambiguous, familiarity = familiarity + excluded.familiarity,
+    classes = excluded.classes, evidence = max(evidence, excluded.evidence)
+"""
 
 
 @dataclass(frozen=True)
@@ -39,28 +44,15 @@ class Watch:
     """Counts the rows that a model scores, and tests them for drift.
 
     Several processes may share a log: what one adds, the others build upon.
-
-    Attributes
-    ----------
-    path : Path
-        The SQLite file.
-    version : str
-        Of the model; a replaced model starts anew.
-    quantities : list of BinnedQuantity
-        What is tested.
-    known : Neighborhood
-        The known rows of the model, in whose representation new ones are compared.
-    inputs : bool
-        Whether rows are stored, too.
     """
 
     path: Path
-    version: str
+    version: str  # of the model; a replaced model starts anew
     quantities: list[BinnedQuantity]
-    known: Neighborhood
+    known: Neighborhood  # the known rows, in whose representation new ones are compared
     labels: list[str]
     first: tuple[str, str, str]  # what is stored of a version at its beginning
-    inputs: bool = False
+    inputs: bool = False  # whether rows are stored, too
 
     @classmethod
     def beside(
@@ -72,27 +64,19 @@ class Watch:
         inputs: bool = False,
         false_alarm: float = FALSE_ALARM,
     ) -> Self:
-        """Open or make the log of the model in a folder.
+        """Open or make the log of the model that was loaded from a folder.
 
-        Parameters
-        ----------
-        folder, model : path, TableModel
-            Where the model is saved, and the model as loaded from there.
-        version : str
-            Distinguishes it from others that were or will be saved there.
-        inputs : bool
-            Store the scored rows.
-        false_alarm : float
-            Probability of ever reporting drift although there is none, at most.
+        The `version` distinguishes it from others that were or will be saved there. `inputs` stores
+        the scored rows, and `false_alarm` is the probability of ever reporting drift although there
+        is none, at most.
         """
-        quantities = quantities_of(model)
-        labels = [str(label) for label in model.classes]
+        labels, known = [str(label) for label in model.classes], model.neighborhood
+        quantities = watched(model.columns, known, model.calibration, len(labels))
         counts = np.stack([quantity.counts for quantity in quantities])
         test = DriftTest.start(counts, weights_of(quantities), false_alarm)
         expected = {"classes": {k: int(n) for k, n in model.facts["classes"].items()}}
         names = json.dumps([quantity.name for quantity in quantities])
         first = json.dumps(expected), names, json.dumps(test.to_dict())
-        known = model.neighborhood
         watch = cls(log_path(folder), version, quantities, known, labels, first, inputs)
         with suppress(OSError), open_log(watch.path) as log:  # `add` tries again, and says so
             watch._begin(log)
@@ -105,25 +89,14 @@ class Watch:
         log.execute("insert or ignore into versions values (?, ?, 0, ?, ?, ?)", row)
 
     def add(self, batch: Sequence[ScoredRows], rng: np.random.Generator | None = None) -> None:
-        """Count the rows of some tables, in one transaction.
-
-        Parameters
-        ----------
-        batch : sequence of ScoredRows
-            Results of `TableModel.score_rows`; the tables are stored only if `inputs`.
-        rng : numpy Generator, optional
-            Breaks ties. None: fresh entropy.
-        """
+        """Count the rows of some tables, in one transaction; `rng` breaks ties."""
         now = time.time()
         bins = np.concatenate([bins_of(self.quantities, scored, self.known) for scored in batch])
-        predicted = np.concatenate([scored.predicted for scored in batch])
-        reasons = np.concatenate([scored.reason for scored in batch])
         with open_log(self.path) as log:
             self._begin(log)
             log.execute("begin immediate")
-            (state,) = log.execute(
-                "select test from versions where version = ?", (self.version,)
-            ).fetchone()
+            query = "select test from versions where version = ?"
+            (state,) = log.execute(query, (self.version,)).fetchone()
             test = DriftTest.from_dict(json.loads(state))
             p = test.update(bins, rng or np.random.default_rng())
             log.execute(
@@ -131,42 +104,32 @@ class Watch:
                 (test.n_rows, json.dumps(test.to_dict()), self.version),
             )
             figures = (float(p[:, 0].sum()), float(test.evidence.max()))
-            self._add_minute(log, int(now // 60), predicted, reasons, *figures)
+            self._add_minute(log, batch, int(now // 60), *figures)
             if self.inputs:
-                rows = [
-                    (self.version, now, row) for scored in batch for row in _as_json(scored.frame)
-                ]
+                rows = [(self.version, now, row) for scored in batch for row in _as_json(scored)]
                 log.executemany("insert into inputs values (?, ?, ?)", rows)
             log.execute("commit")
 
     def _add_minute(
         self,
         log: sqlite3.Connection,
+        batch: Sequence[ScoredRows],
         minute: int,
-        predicted: np.ndarray,
-        reasons: np.ndarray,
         familiarity: float,
         evidence: float,
     ) -> None:
-        counts = np.bincount(predicted, minlength=len(self.labels))
-        key = (self.version, minute)
-        before = log.execute(
-            "select classes from minutes where version = ? and minute = ?", key
-        ).fetchone()
-        if before is not None:
-            counts = counts + np.array(json.loads(before[0]))
-        classes = json.dumps(counts.tolist())
-        unfamiliar, ambiguous = (int((reasons == reason).sum()) for reason in REASONS)
-        log.execute(
-            "insert into minutes values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set "
-            "rows = rows + excluded.rows, unfamiliar = unfamiliar + excluded.unfamiliar, "
-            "ambiguous = ambiguous + excluded.ambiguous, "
-            "familiarity = familiarity + excluded.familiarity, "
-            "classes = excluded.classes, evidence = max(evidence, excluded.evidence)",
-            (*key, len(reasons), unfamiliar, ambiguous, familiarity, classes, evidence),
-        )
+        reasons = np.concatenate([scored.reason for scored in batch])
+        deferred = [int((reasons == reason).sum()) for reason in REASONS]
+        predicted = np.concatenate([scored.predicted for scored in batch])
+        classes, key = np.bincount(predicted, minlength=len(self.labels)), (self.version, minute)
+        query = "select classes from minutes where version = ? and minute = ?"
+        if before := log.execute(query, key).fetchone():
+            classes = classes + np.array(json.loads(before[0]))
+        counts = (len(reasons), *deferred, familiarity, json.dumps(classes.tolist()))
+        log.execute(_ADD_MINUTE, (*key, *counts, evidence))
 
 
-def _as_json(frame: pd.DataFrame) -> Iterator[str]:
+def _as_json(scored: ScoredRows) -> Iterator[str]:
+    frame = scored.frame
     for row in frame.astype(object).where(frame.notna(), None).to_dict(orient="records"):
         yield json.dumps(row, default=str)

@@ -51,25 +51,6 @@ _N_BETS = bets(np.zeros(0)).shape[-1]
 class DriftTest:
     """Conformal test martingales of Q quantities whose values are given as bins.
 
-    Attributes
-    ----------
-    counts : ndarray of shape (Q, B)
-        Earlier values in each bin; at first those of reference rows, if there are any.
-    weights : ndarray of shape (Q,)
-        Share of each quantity in the false alarm probability; sums to one.
-    false_alarm : float
-        Probability of ever raising an alarm although rows are exchangeable, at most.
-    n_rows : int
-        Rows seen.
-    log_capital : ndarray of shape (Q,)
-        Logarithm of each martingale.
-    shares : ndarray of shape (Q, J)
-        How each capital is distributed over bets.
-    alarm_row : int, optional
-        Number of the row at which the alarm was raised, from 1.
-    alarm_quantity : int, optional
-        Index of the quantity that raised it.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -82,25 +63,22 @@ class DriftTest:
     True
     """
 
-    counts: np.ndarray
-    weights: np.ndarray
-    false_alarm: float
-    n_rows: int
-    log_capital: np.ndarray
-    shares: np.ndarray
-    alarm_row: int | None = None
-    alarm_quantity: int | None = None
+    counts: np.ndarray  # (Q, B) earlier values in each bin; at first those of reference rows
+    weights: np.ndarray  # (Q,) share of each quantity in the false alarm probability
+    false_alarm: float  # at most the probability of ever raising an alarm without any drift
+    n_rows: int  # rows seen
+    log_capital: np.ndarray  # (Q,) logarithm of each martingale
+    shares: np.ndarray  # (Q, J) how each capital is distributed over bets
+    alarm_row: int | None = None  # number of the row at which the alarm was raised, from 1
+    alarm_quantity: int | None = None  # index of the quantity that raised it
 
     @classmethod
     def start(cls, counts: np.ndarray, weights: np.ndarray, false_alarm: float = 0.01) -> Self:
         """A test that has seen no rows but, perhaps, those of reference in `counts` (Q, B)."""
         if not 0 < false_alarm < 1:
             raise ValueError(f"false_alarm must lie between 0 and 1; got {false_alarm}. Try 0.01.")
-        n = len(counts)
-        shares = np.full((n, _N_BETS), 1 / _N_BETS)
-        return cls(
-            np.array(counts, float), weights / weights.sum(), false_alarm, 0, np.zeros(n), shares
-        )
+        capital, shares = np.zeros(len(counts)), np.full((len(counts), _N_BETS), 1 / _N_BETS)
+        return cls(counts.astype(float), weights / weights.sum(), false_alarm, 0, capital, shares)
 
     @property
     def evidence(self) -> np.ndarray:
@@ -148,16 +126,11 @@ class DriftTest:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in vars(self).items()
-        }
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in vars(self).items()}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Inverse of `to_dict`."""
-        values: dict[str, Any] = {
-            name: np.array(value, float) if isinstance(value, list) else value
-            for name, value in content.items()
-        }
+        arrays = {k: np.array(v, float) for k, v in content.items() if isinstance(v, list)}
+        values: dict[str, Any] = dict(content) | arrays
         return cls(**values)

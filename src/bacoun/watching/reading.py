@@ -1,32 +1,59 @@
-"""Read the log of a model; neither the model nor torch is needed for that."""
+"""The file of a log, and what it says; neither the model nor torch is needed for that."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bacoun.files.identity import version_of
-from bacoun.watching.files import log_path, open_log
 from bacoun.watching.martingale import DriftTest
 
 _MINUTES = 1440  # that a summary shows, the latest
+_BUSY_SECONDS = 10
+_PASSING = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY}
+
+
+def log_path(model: str | PathLike[str]) -> Path:
+    """Where the log of a model is: beside its folder."""
+    folder = Path(model).resolve()
+    return folder.with_name(f"{folder.name}.watch.sqlite")
+
+
+@contextmanager
+def open_log(path: Path, read_only: bool = False) -> Iterator[sqlite3.Connection]:
+    """A connection whose transactions are begun and ended by hand."""
+    uri = f"{path.as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    try:
+        log = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+        try:
+            if not read_only:
+                log.execute("pragma journal_mode = wal")
+                log.execute("pragma synchronous = normal")
+            yield log
+        finally:
+            log.close()
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in _PASSING:
+            raise OSError(f"'{path}' cannot be written: {error}. Is its disk full?") from None
+        raise ValueError(
+            f"'{path}' must be a log of bacoun; reading it failed: {error}. Move it away."
+        ) from None
 
 
 def read_log(model: str | PathLike[str]) -> dict[str, Any]:
     """What the log of a model says about the version in its folder, in plain values.
 
-    If that was never served, about the one that was served last.
-
-    Returns
-    -------
-    dict
-        "rows" scored, shares of "unfamiliar" and "ambiguous" ones, "classes" with the share of each
-        among predictions and in training, "drift" with "alarm", the row "at" which it was raised,
-        and "evidence" by quantity in nats, the largest first, with the "threshold"; and "minutes",
-        the latest ones.
+    If that was never served, about the one that was served last: "rows" scored, shares of
+    "unfamiliar" and "ambiguous" ones, "classes" with the share of each among predictions and in
+    training, "drift" with "alarm", the row "at" which it was raised, and "evidence" by quantity in
+    nats, the largest first, with the "threshold"; and "minutes", the latest ones.
     """
     path = log_path(model)
     if not path.exists():
@@ -55,25 +82,24 @@ def _summary(latest: tuple[Any, ...], minutes: list[tuple[Any, ...]]) -> dict[st
     version, started, n_rows, expected, names, state = latest
     test, names = DriftTest.from_dict(json.loads(state)), json.loads(names)
     in_training = json.loads(expected)["classes"]
-    sums = np.array([minute[2:6] for minute in minutes], float).reshape(-1, 4).sum(axis=0)
-    counts = np.array([json.loads(minute[6]) for minute in minutes], float)
-    shares = counts.sum(axis=0) / max(sums[0], 1) if len(counts) else [0.0] * len(in_training)
-    total = max(sum(in_training.values()), 1)
-    order = np.argsort(-test.evidence)
-    alarm = test.alarm_row
+    sums = np.array([minute[2:5] for minute in minutes], float).reshape(-1, 3).sum(axis=0)
+    n_shown = max(float(sums[0]), 1.0)
+    counts = [[0.0] * len(in_training), *(json.loads(minute[6]) for minute in minutes)]
+    shares = np.sum(counts, axis=0) / n_shown
+    total, order = max(sum(in_training.values()), 1), np.argsort(-test.evidence)
     return {
         "version": version,
         "started": started,
         "rows": n_rows,
-        "unfamiliar": float(sums[1] / max(sums[0], 1)),
-        "ambiguous": float(sums[2] / max(sums[0], 1)),
+        "unfamiliar": float(sums[1]) / n_shown,
+        "ambiguous": float(sums[2]) / n_shown,
         "classes": {
             label: {"predicted": float(share), "training": count / total}
             for (label, count), share in zip(in_training.items(), shares, strict=True)
         },
         "drift": {
-            "alarm": alarm is not None,
-            "at": alarm,
+            "alarm": test.alarm_row is not None,
+            "at": test.alarm_row,
             "by": None if test.alarm_quantity is None else names[test.alarm_quantity],
             "false_alarm": test.false_alarm,
             "threshold": test.threshold,

@@ -18,26 +18,18 @@ from bacoun.columns.column import Column
 
 _FITS = 0.1  # a distance below this is no difference that matters
 _FITS_BY_CHANCE = 0.05  # p-value above which a larger one is no evidence
-_CHECKED_PAIRS = 2000  # rows that suffice to see whether a column looks like another one
 
 
 class Difference(NamedTuple):
     """How different a column is.
 
-    Attributes
-    ----------
-    size : float
-        From 0 to 1: the largest difference of the two distribution functions, or of the share of a
-        category.
-    p : float
-        Probability of at least this size if nothing has changed.
-    where : str
-        The category whose share differs most; empty for numbers.
+    The size, from 0 to 1, is the largest difference of the two distribution functions, or of the
+    share of a category.
     """
 
     size: float
-    p: float
-    where: str = ""
+    p: float  # probability of at least this size if nothing has changed
+    where: str = ""  # the category whose share differs most; empty for numbers
 
     @property
     def fits(self) -> bool:
@@ -53,7 +45,7 @@ def compare(training: Column, cells: Cells) -> Difference:
     if len(present) == 0 or training.n_present == 0:
         return Difference(0.0, 1.0)
     if training.kind == "category":
-        return compare_counts(training.counts, cells.counts)
+        return _compare_counts(training.counts, cells.counts)
     size = distance(training, np.sort(present), training.cuts)
     return Difference(size, ks_p(size, training.n_present, len(present)))
 
@@ -67,8 +59,7 @@ def distance(
     sorted; the conversion to that unit keeps the order if `increasing`, otherwise it reverses it.
     """
     cdf = np.searchsorted(ordered, cuts, side="right" if increasing else "left") / len(ordered)
-    if not increasing:
-        cdf = 1 - cdf
+    cdf = cdf if increasing else 1 - cdf
     return float(np.abs(cdf - np.array(training.cdf)).max(initial=0.0))
 
 
@@ -77,17 +68,16 @@ def ks_p(size: float, n_before: int, n_now: int) -> float:
     return float(stats.kstwobign.sf(size * np.sqrt(n_before * n_now / (n_before + n_now))))
 
 
-def compare_counts(before: Mapping[str, int], now: Mapping[str, int]) -> Difference:
+def _compare_counts(before: Mapping[str, int], now: Mapping[str, int]) -> Difference:
     """Compare the shares of categories, one by one; those not in `before` count as one."""
-    names = list(before)
     unseen = sum(count for name, count in now.items() if name not in before)
     old = np.array([*before.values(), 0])
-    new = np.array([*(now.get(name, 0) for name in names), unseen])
+    new = np.array([*(now.get(name, 0) for name in before), unseen])
     size = np.abs(new / max(new.sum(), 1) - old / max(old.sum(), 1))
-    p = share_p(old, int(old.sum()), new, int(new.sum()))
     worst = int(size.argmax())
+    p = share_p(old[worst], int(old.sum()), new[worst], int(new.sum()))
     return Difference(
-        float(size[worst]), min(1.0, float(p[worst]) * len(size)), [*names, "others"][worst]
+        float(size[worst]), min(1.0, float(p) * len(size)), [*before, "others"][worst]
     )
 
 
@@ -123,8 +113,3 @@ def unseen_p(n_unseen: int, n_now: int, n_before: int, once: int = 0) -> float:
     # What never happened, nor happened once, is rarer than 1 / n_before.
     any_at_all = float(stats.binom.sf(0, n_now, 0.1 / max(n_before, 1)))
     return min(any_at_all, extreme_p(n_unseen, n_now, n_before))
-
-
-def sample_rows(n_rows: int) -> slice:
-    """Every so many rows, for comparisons of many pairs of columns."""
-    return slice(None, None, -(-n_rows // _CHECKED_PAIRS) or 1)

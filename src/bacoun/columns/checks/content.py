@@ -28,24 +28,12 @@ _MISSING_CODES = (-1, -9, -99, -999, -9999, -99999, 0, 9, 99, 999, 9999, 99999, 
 
 @dataclass(frozen=True)
 class ColumnCheck:
-    """A column of a new table beside the same column in training.
-
-    Attributes
-    ----------
-    training : Column
-        The column in training.
-    column : Series
-        The column now.
-    cells : Cells
-        The same, read as the kind that it had in training.
-    alpha : float
-        Significance level of each test.
-    """
+    """A column of a new table beside the same column in training."""
 
     training: Column
     column: pd.Series
-    cells: Cells
-    alpha: float
+    cells: Cells  # of the column now, read as the kind that it had in training
+    alpha: float  # significance level of each test
 
     def findings(self) -> Iterator[Finding]:
         """All that is different, most important first."""
@@ -74,7 +62,7 @@ class ColumnCheck:
 
     def _gaps(self) -> Iterator[Finding]:
         n_missing, n_rows = int(self.cells.missing.sum()), len(self.column)
-        before, now = self.training.missing, n_missing / n_rows
+        before, now = self.training.n_missing / max(self.training.n_rows, 1), n_missing / n_rows
         if before == 0 and now > 0:
             what = "is empty" if now == 1 else f"has gaps in {percent(now)} of the rows"
             p = unseen_p(n_missing, n_rows, self.training.n_rows)
@@ -84,17 +72,14 @@ class ColumnCheck:
         p = share_p(self.training.n_missing, self.training.n_rows, n_missing, n_rows)
         if p < self.alpha and abs(now - before) >= _GAPS:
             hint = "" if now > before else "; they may have been filled before"
-            message = (
-                f"has gaps in {percent(now)} of the rows; {percent(before)} in training{hint}."
-            )
-            yield self._finding(now - before >= 2 * _MANY, "gaps", message)
-
-    # --- categories and booleans ------------------------------------------------------------------
+            message = f"has gaps in {percent(now)} of the rows; {percent(before)} in training"
+            yield self._finding(now - before >= 2 * _MANY, "gaps", f"{message}{hint}.")
 
     def _categories(self) -> Iterator[Finding]:
-        counts, known = self.cells.counts if len(self.cells.labels) else {}, self.training.counts
+        known = self.training.counts
+        counts = self.cells.counts if self.training.kind == "category" else {}
         new = {name: count for name, count in counts.items() if name not in known}
-        if self.training.kind == "category" and new:
+        if new:
             yield self._new_categories(new)
             return
         size, p, value = compare(self.training, self.cells)
@@ -123,8 +108,6 @@ class ColumnCheck:
             f"rows: {listed(new, most=3)}; {why or f'it had {listed(known, most=3)}'}.",
         )
 
-    # --- numbers and dates ------------------------------------------------------------------------
-
     def _numbers(self) -> Iterator[Finding]:
         values = self.cells.present
         if np.isinf(values).any():
@@ -133,8 +116,7 @@ class ColumnCheck:
             values = values[np.isfinite(values)]
         if len(values) == 0 or not self.training.quantiles:
             return
-        codes = self._missing_codes(values)
-        if codes:
+        if codes := self._missing_codes(values):
             is_code = np.isin(values, codes)
             yield self._code_finding(codes, float(is_code.mean()))
             values = values[~is_code]
@@ -146,54 +128,47 @@ class ColumnCheck:
         if self.training.kind == "date":
             return []
         low, high = self.training.low, self.training.high
-        outside = [code for code in _MISSING_CODES if not low <= code <= high]
-        codes = []
-        for code in outside:
-            count = int((values == code).sum())
+        outside = values[(values < low) | (values > high)]
+
+        def is_code(code: int) -> bool:
+            count = int((outside == code).sum())
             far = max(low - code, code - high) > high - low
             often = extreme_p(count, len(values), self.training.n_present) < self.alpha
-            others = values[(values != code) & ((values < low) | (values > high))]
-            if count and (far or often) and len(others) <= count:
-                codes.append(float(code))
-        return codes
+            return count > 0 and (far or often) and len(outside) <= 2 * count
+
+        return [float(code) for code in _MISSING_CODES if is_code(code)]
 
     def _code_finding(self, codes: list[float], share: float) -> Finding:
         written = " and ".join(f"{code:g}" for code in codes)
-        return self._finding(
-            share >= 0.01,
-            "missing code",
+        message = (
             f"is {written} in {percent(share)} of the rows; in training it was from "
-            f"{self._written(self.training.low)} to {self._written(self.training.high)}. {written} "
-            "may stand for a missing value; leave the cell empty.",
+            f"{self._range()}. {written} may stand for a missing value; leave the cell empty."
         )
+        return self._finding(share >= 0.01, "missing code", message)
 
     def _distribution(self, values: np.ndarray) -> Iterator[Finding]:
         nowhere = np.zeros(len(values), dtype=bool)
         difference = compare(self.training, Cells(values, nowhere, nowhere))
         out_of_range = self._out_of_range(values)
         shifted = difference.p < self.alpha and difference.size >= _RELEVANT
-        if (shifted and difference.size >= STRIKING) or out_of_range is not None:
-            conversion = units.explain(self.training, values, difference)
-            if conversion:
-                yield self._unit(values, conversion)
-                return
-        findings = [self._shift(values, difference)] if shifted else []
-        findings += [out_of_range] if out_of_range is not None else []
-        yield from most_serious_first(findings)[:1]  # two ways to say the same
-        if not findings:
-            yield from self._other_values(values)
+        is_striking = (shifted and difference.size >= STRIKING) or out_of_range is not None
+        if is_striking and (conversion := units.explain(self.training, values, difference)):
+            yield self._unit(values, conversion)
+            return
+        both = (self._shift(values, difference) if shifted else None, out_of_range)
+        findings = most_serious_first(finding for finding in both if finding is not None)
+        yield from findings[:1] or self._other_values(values)  # two ways to say the same
 
     def _unit(self, values: np.ndarray, conversion: str) -> Finding:
         before, now = (
             " to ".join(map(self._written, np.quantile(numbers, [0.25, 0.75])))
             for numbers in (self.training.quantiles, values)
         )
-        return self._finding(
-            True,
-            "unit",
+        message = (
             f"has another unit: in training it was mostly from {before}, now from {now}, which "
-            f"{conversion} explains. Convert it back.",
+            f"{conversion} explains. Convert it back."
         )
+        return self._finding(True, "unit", message)
 
     def _shift(self, values: np.ndarray, difference: Difference) -> Finding:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -223,13 +198,12 @@ class ColumnCheck:
         share = sum(n_out) / now
         if not (far or (many and share >= 0.01)):
             return None
-        worst = float(values[beyond.argmax()])
-        return self._finding(
-            share > _MANY and self.training.kind != "date",
-            "out of range",
-            f"was from {self._written(low)} to {self._written(high)} in training; "
-            f"{percent(share)} of the rows are outside, such as {self._written(worst)}.",
+        message = (
+            f"was from {self._range()} in training; {percent(share)} of the rows are outside, "
+            f"such as {self._written(float(values[beyond.argmax()]))}."
         )
+        is_serious = share > _MANY and self.training.kind != "date"
+        return self._finding(is_serious, "out of range", message)
 
     def _other_values(self, values: np.ndarray) -> Iterator[Finding]:
         """Values that training did not have, though they are within its range."""
@@ -244,13 +218,15 @@ class ColumnCheck:
             new = values[~np.isin(values, known)]
             once = self.training.distinct_counts.count(1)
             if len(new) and unseen_p(len(new), n_now, n_before, once) < self.alpha:
-                yield self._finding(
-                    False,
-                    "new value",
+                message = (
                     f"had only {len(known)} different values in training; "
                     f"{percent(len(new) / n_now)} of the rows have others, such as "
-                    f"{self._written(float(new[0]))}.",
+                    f"{self._written(float(new[0]))}."
                 )
+                yield self._finding(False, "new value", message)
+
+    def _range(self) -> str:
+        return f"{self._written(self.training.low)} to {self._written(self.training.high)}"
 
     def _written(self, value: float) -> str:
         if self.training.kind != "date":

@@ -51,7 +51,7 @@ def summary(findings: Sequence[Finding], n_lines: int = 3) -> list[str]:
     if len(lines) <= n_lines:
         return lines
     shown = max(n_lines - 1, 0)
-    n_more = sum(len(group) for group in list(groups.values())[shown:])
+    n_more = sum(map(len, [*groups.values()][shown:]))
     more = f"and {n_more} more {'finding' if n_more == 1 else 'findings'}; bacoun check lists all."
     return [*lines[:shown], more][:n_lines]
 

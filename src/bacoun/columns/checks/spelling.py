@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -55,10 +54,10 @@ def explain_cells(training: Column, bad: pd.Series) -> tuple[str, str]:
         return "recoded", f"they are {names}; recode them as true and false"
     if training.kind == "date":
         return "date format", f"{such}{_explain_dates(training, text)}"
-    if _mostly(text, partial(_looks, _THOUSANDS)) and _fit_as_thousands(training, text):
+    if _mostly(text, _THOUSANDS.fullmatch) and _fit_as_thousands(training, text):
         return "retyped", f"{such}; they have commas between thousands; export without"
     for shape, why in _NUMBERS_IN_TEXT.items():
-        if _mostly(text, partial(_looks, re.compile(shape, re.IGNORECASE))):
+        if _mostly(text, re.compile(shape, re.IGNORECASE).fullmatch):
             return "decimal comma" if shape == _DECIMAL_COMMA else "retyped", f"{such}; {why}"
     return "retyped", such
 
@@ -77,10 +76,8 @@ def explain_categories(known: Mapping[str, int], new: Iterable[str]) -> str:
         became = {name: simple.get(simplify(name), "") for name in names}
         if _mostly(names, became.__getitem__):
             return f"{label}, {_example(became)}"
-    became = {
-        name: next((whole for whole in known if name and whole.startswith(name)), "")
-        for name in names
-    }
+    starts = {name: [whole for whole in known if name and whole.startswith(name)] for name in names}
+    became = {name: wholes[0] if wholes else "" for name, wholes in starts.items()}
     if _mostly(names, became.__getitem__):
         return f"they are truncated, {_example(became)}"
     if _are_numbers(names) and not _are_numbers(known):
@@ -96,8 +93,7 @@ def _fit_as_thousands(training: Column, text: list[str]) -> bool:
         float(np.nanmedian(as_numbers(pd.Series(text, dtype=object).str.replace(",", mark))))
         for mark in ("", ".")
     )
-    low, high = training.low, training.high
-    return low <= whole <= high and not low <= decimal <= high
+    return training.low <= whole <= training.high and not training.low <= decimal <= training.high
 
 
 def _explain_dates(training: Column, text: list[str]) -> str:
@@ -120,10 +116,6 @@ def _explain_dates(training: Column, text: list[str]) -> str:
         if near.mean() >= _MOST:
             return f", {label}{advice}"
     return advice
-
-
-def _looks(pattern: re.Pattern[str], text: str) -> bool:
-    return pattern.fullmatch(text) is not None
 
 
 def _mostly(items: list[str], holds: Callable[[str], object]) -> bool:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
+from itertools import product
 from typing import Any, NamedTuple
 
 import pandas as pd
 from scipy.stats import binom
 
 from bacoun.columns.cells import Cells, as_numbers, equals
-from bacoun.columns.checks.comparing import Difference, compare, sample_rows
+from bacoun.columns.checks.comparing import Difference, compare
 from bacoun.columns.checks.content import STRIKING, ColumnCheck
-from bacoun.columns.checks.findings import Finding, most_serious_first
+from bacoun.columns.checks.findings import Finding, Severity, most_serious_first
 from bacoun.columns.column import Column
 from bacoun.columns.frames import as_pandas
 from bacoun.columns.profile import TableProfile
@@ -23,6 +24,7 @@ from bacoun.files.text import percent
 _ALPHA = 1e-4  # probability of any false alarm among the columns of a table
 _SIMILAR_NAME = 0.75
 _MIN_ROWS_TO_MATCH = 20  # with fewer, many columns look alike
+_CHECKED_ROWS = 2000  # that suffice to see whether a column looks like another one
 
 
 def check_table(profile: TableProfile, frame: Any, target: str | None = None) -> list[Finding]:
@@ -91,18 +93,10 @@ class Compared(NamedTuple):
     cells: Mapping[str, Cells]  # of the columns that the model uses, by name
 
 
-# --- names ----------------------------------------------------------------------------------------
-
-
 def _repeated_names(frame: pd.DataFrame) -> Iterator[Finding]:
-    twice = frame.columns[frame.columns.duplicated()].unique()
-    for name in twice:
-        yield Finding(
-            "serious",
-            name,
-            "repeated column",
-            f"'{name}' occurs more than once; rename the others.",
-        )
+    for name in frame.columns[frame.columns.duplicated()].unique():
+        message = f"'{name}' occurs more than once; rename the others."
+        yield Finding("serious", name, "repeated column", message)
 
 
 def _names(profile: TableProfile, frame: pd.DataFrame, target: str | None) -> Iterator[Finding]:
@@ -113,16 +107,15 @@ def _names(profile: TableProfile, frame: pd.DataFrame, target: str | None) -> It
         yield from unread  # that all columns are missing goes without saying
         return
     renamed = _renamed(absent, frame[extra])
-    for column in absent:
-        if column.name in renamed:
-            now, why = renamed[column.name]
-            message = f"'{column.name}' is missing; '{now}' {why}. Rename it if it is the same."
-            yield Finding("serious", column.name, "renamed column", message)
+    for name in (column.name for column in absent):
+        if name in renamed:
+            now, why = renamed[name]
+            message = f"'{name}' is missing; '{now}' {why}. Rename it if it is the same."
+            yield Finding("serious", name, "renamed column", message)
         else:
-            message = f"'{column.name}' is missing; the model needs it."
-            yield Finding("serious", column.name, "missing column", message)
-    unused = [name for name in extra if name not in {now for now, _ in renamed.values()}]
-    if unused:
+            message = f"'{name}' is missing; the model needs it."
+            yield Finding("serious", name, "missing column", message)
+    if unused := [name for name in extra if name not in {now for now, _ in renamed.values()}]:
         message = f"columns that training did not have are not used: {listed(unused)}."
         yield Finding("note", None, "extra column", message)
     common = [name for name in profile.names if name in frame]
@@ -143,17 +136,14 @@ def _header(names: list[str]) -> Iterator[Finding]:
 
 def _renamed(absent: list[Column], extra: pd.DataFrame) -> dict[str, tuple[str, str]]:
     """From a missing column to the extra one that it may have become, and why."""
-    read = _Sample(extra)
-    scored = []
-    for column in absent:
-        for name in map(str, extra):
-            likeness = _likeness(column.name, name)
-            difference = read.compare(column, name)
-            size, fits = difference.size, difference.fits
-            if likeness >= _SIMILAR_NAME:
-                scored.append((2 + likeness - size, column.name, name, "has a similar name"))
-            elif len(extra) >= _MIN_ROWS_TO_MATCH and fits:
-                scored.append((1 - size, column.name, name, "has the same distribution"))
+    sample, scored = _Sample(extra), []
+    for column, name in product(absent, map(str, extra)):
+        likeness, difference = _likeness(column.name, name), sample.compare(column, name)
+        size, pair = difference.size, (column.name, name)
+        if likeness >= _SIMILAR_NAME:
+            scored.append((2 + likeness - size, *pair, "has a similar name"))
+        elif len(extra) >= _MIN_ROWS_TO_MATCH and difference.fits:
+            scored.append((1 - size, *pair, "has the same distribution"))
     result: dict[str, tuple[str, str]] = {}
     for _, before, now, why in sorted(scored, reverse=True):
         if before not in result and now not in {taken for taken, _ in result.values()}:
@@ -167,14 +157,11 @@ def _likeness(one: str, other: str) -> float:
     return SequenceMatcher(None, a, b, autojunk=False).ratio()
 
 
-# --- columns in each other's place ----------------------------------------------------------------
-
-
 class _Sample:
     """Some rows of a table, whose columns are compared with the profiles of others."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
-        self.rows = frame.iloc[sample_rows(len(frame))]
+        self.rows = frame.iloc[:: -(-len(frame) // _CHECKED_ROWS) or 1]
         self.read: dict[tuple[str, str, str | None], Cells] = {}
 
     def compare(self, column: Column, name: str) -> Difference:
@@ -195,11 +182,8 @@ def _moved(
     """
     if len(frame) < _MIN_ROWS_TO_MATCH:
         return {}
-    strange = []
-    for column in used:
-        difference = compare(column, cells[column.name])
-        if difference.p < alpha and difference.size >= STRIKING:
-            strange.append(column)
+    now = {column.name: compare(column, cells[column.name]) for column in used}
+    strange = [c for c in used if now[c.name].p < alpha and now[c.name].size >= STRIKING]
     sample = _Sample(frame)
     place = {column.name: i for i, column in enumerate(used)}
     fits = {
@@ -209,9 +193,8 @@ def _moved(
         if here is not there and (difference := sample.compare(there, here.name)).fits
     }
     moved: dict[str, str] = {}
-    names = {column.name for column in strange}
-    for (here, there), _ in sorted(fits.items(), key=lambda pair: pair[1]):
-        if there in names and (there, here) in fits and not {here, there} & moved.keys():
+    for here, there in sorted(fits, key=lambda pair: fits[pair]):
+        if (there, here) in fits and not {here, there} & moved.keys():
             moved |= {here: there, there: here}
     for step in (-1, 1):
         run = {a: b for a, b in fits if place[b] - place[a] == step and a not in moved}
@@ -230,26 +213,22 @@ def _moved_findings(profile: TableProfile, moved: Mapping[str, str]) -> Iterator
             yield Finding("serious", here, "swapped", message)
 
 
-# --- rows -----------------------------------------------------------------------------------------
-
-
 def _constants(compared: Compared) -> Iterator[Finding]:
     profile, frame, _ = compared
     for column in profile.columns:
-        if column.is_used or column.name not in frame or len(column.counts) != 1:
+        if not column.dropped or column.name not in frame or len(column.counts) != 1:
             continue
         (value,) = column.counts
         now = frame[column.name]
         changed = now[~equals(now, value)]
         if len(changed):
             share = len(changed) / len(now)
-            yield Finding(
-                "serious" if share > 0.05 else "note",
-                column.name,
-                "constant changed",
+            message = (
                 f"'{column.name}' was always '{value}' in training; {percent(share)} of the rows "
-                f"differ, such as '{str(changed.iloc[0])[:40]}'.",
+                f"differ, such as '{str(changed.iloc[0])[:40]}'."
             )
+            severity: Severity = "serious" if share > 0.05 else "note"
+            yield Finding(severity, column.name, "constant changed", message)
 
 
 def _copies(compared: Compared) -> Iterator[Finding]:
@@ -262,12 +241,8 @@ def _copies(compared: Compared) -> Iterator[Finding]:
     expected = max(profile.repeated, 0.1 / max(before, 1)) * profile.hashed
     if known and binom.sf(known - 1, n_rows, expected) < 1e-3:
         share = percent(min(1.0, known / n_rows / profile.hashed))
-        yield Finding(
-            "note",
-            None,
-            "duplicates",
-            f"{share} of the rows are copies of training rows; scores on them look too good.",
-        )
+        message = f"{share} of the rows are copies of training rows; scores on them look too good."
+        yield Finding("note", None, "duplicates", message)
 
 
 TABLE_CHECKS: dict[str, Callable[[Compared], Iterable[Finding]]] = {

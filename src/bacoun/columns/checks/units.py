@@ -57,9 +57,7 @@ def explain(training: Column, values: np.ndarray, difference: Difference) -> str
     """
     ordered = np.sort(values)
     powers = _distances(training, ordered, _powers())
-    others = {}
-    if len(values) >= _FEW:
-        others = _distances(training, ordered, _others(training))
+    others = _distances(training, ordered, _others(training)) if len(values) >= _FEW else {}
     best = min({**powers, **others}.values(), default=1.0)
     p = ks_p(best, training.n_present, len(values))
     if best > _MUCH_CLOSER * difference.size or not Difference(best, p).fits:
@@ -88,8 +86,7 @@ def _distances(
 
 def _powers() -> Iterator[Conversion]:
     for exponent in range(1, 7):
-        factor = 10**exponent
-        yield from _both_ways(factor, *_HINTS.get(exponent, ("", "")))
+        yield from _both_ways(10**exponent, *_HINTS.get(exponent, ("", "")))
 
 
 def _others(training: Column) -> Iterator[Conversion]:
@@ -116,8 +113,6 @@ def _others(training: Column) -> Iterator[Conversion]:
 
 
 def _both_ways(factor: float, forth: str, back: str) -> Iterator[Conversion]:
-    def named(label: str, hint: str) -> str:
-        return f"{label} ({hint})" if hint else label
-
-    yield Conversion(named(f"x {factor}", forth), lambda x: x * factor)
-    yield Conversion(named(f"/ {factor}", back), lambda x: x / factor)
+    forth, back = (f" ({hint})" if hint else "" for hint in (forth, back))
+    yield Conversion(f"x {factor}{forth}", lambda x: x * factor)
+    yield Conversion(f"/ {factor}{back}", lambda x: x / factor)
