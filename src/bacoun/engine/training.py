@@ -23,16 +23,12 @@ OnEpoch = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class History:
-    """Mean loss of every epoch; `held_out` is empty when nothing was held out.
-
-    `held_out_rows` are the indices of the rows that the weights were not fitted to.
-    """
+    """Mean loss of every epoch; `held_out` is empty when nothing was held out."""
 
     train: list[float] = field(default_factory=list)
     held_out: list[float] = field(default_factory=list)
-    held_out_rows: Tensor = field(
-        default_factory=lambda: torch.empty(0, dtype=torch.int64), compare=False
-    )
+    # Indices of the rows that the weights were not fitted to.
+    held_out_rows: Tensor = field(default_factory=lambda: torch.empty(0).long(), compare=False)
 
 
 def train(
@@ -151,13 +147,15 @@ class _Adam:
         biases = [parameter for parameter in parameters if parameter.ndim <= 1]
         self.learning_rate = learning_rate
         self.groups = [(weights, weight_decay), (biases, 0.0)]
-        self.state = {parameter: self._new_state(parameter) for parameter in parameters}
-
-    @staticmethod
-    def _new_state(parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean of the gradients, mean of their squares, and number of steps."""
-        zeros = torch.zeros_like(parameter)
-        return zeros, zeros.clone(), torch.zeros((), dtype=torch.float32, device=zeros.device)
+        # Mean of the gradients, mean of their squares, and number of steps.
+        self.state = {
+            parameter: (
+                torch.zeros_like(parameter),
+                torch.zeros_like(parameter),
+                torch.zeros((), dtype=torch.float32, device=parameter.device),
+            )
+            for parameter in parameters
+        }
 
     def forget_gradients(self) -> None:
         for parameter in self.state:
@@ -180,16 +178,15 @@ class _Adam:
             moved = [parameter for parameter in group if parameter.grad is not None]
             if not moved:
                 continue
-            means, squares, steps = zip(
-                *(self.state[parameter] for parameter in moved), strict=True
-            )
+            means, squares, steps = map(list, zip(*map(self.state.get, moved), strict=True))
+            gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
             adam(
                 moved,
-                [parameter.grad for parameter in moved if parameter.grad is not None],
-                list(means),
-                list(squares),
+                gradients,
+                means,
+                squares,
                 [],
-                list(steps),
+                steps,
                 fused=True,
                 amsgrad=False,
                 beta1=0.9,
@@ -252,9 +249,8 @@ def _one_epoch(
 
 def _place() -> tuple[int, int]:
     """The number of this process among those that train together, and how many there are."""
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return 0, 1
-    return distributed.get_rank(), distributed.get_world_size()
+    is_one_of_many = distributed.is_available() and distributed.is_initialized()
+    return (distributed.get_rank(), distributed.get_world_size()) if is_one_of_many else (0, 1)
 
 
 @torch.no_grad()

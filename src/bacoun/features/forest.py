@@ -40,28 +40,14 @@ class Forest(SavesAttributes):
 
     Which rows a tree is fitted to depends only on a hash of the row. So copies of a row are in the
     same bags, and the votes of trees that have not seen a row can be found without a list of rows.
-
-    Parameters
-    ----------
-    n_trees : int
-        Number of trees.
-    depth : int
-        Comparisons from the root of a tree to a leaf, at most.
+    From the root of a tree to a leaf there are at most `depth` comparisons.
     """
 
     n_trees: int = 200
     depth: int = 10
 
-    _saved = (
-        "features_",
-        "thresholds_",
-        "children_",
-        "roots_",
-        "values_",
-        "frequencies_",
-        "seed_",
-        "share_",
-    )
+    _nodes = ("features_", "thresholds_", "children_", "roots_", "values_")
+    _saved = (*_nodes, "frequencies_", "seed_", "share_")
 
     def fit(
         self,
@@ -100,24 +86,20 @@ class Forest(SavesAttributes):
             trees = list(pool.map(grow, range(self.n_trees)))
         sizes = np.array([len(tree.features) for tree in trees])
         roots = sizes.cumsum() - sizes
-        moved = [tree.children + root for tree, root in zip(trees, roots, strict=True)]
-        columns = [np.concatenate(column) for column in zip(*trees, strict=True)]
-        self.features_ = torch.from_numpy(columns[0].astype(np.int32)).to(points.device)
-        self.thresholds_ = torch.from_numpy(columns[1]).to(points.device)
-        self.children_ = torch.from_numpy(np.concatenate(moved).astype(np.int32)).to(points.device)
-        self.roots_ = torch.from_numpy(roots.astype(np.int32)).to(points.device)
-        self.values_ = torch.from_numpy(columns[3].astype(np.float32)).to(points.device)
+        features, thresholds, children, values = map(np.concatenate, zip(*trees, strict=True))
+        children = children + roots.repeat(sizes)
+        nodes = {"features_": features, "children_": children, "roots_": roots}
+        for name, numbers in nodes.items():
+            setattr(self, name, torch.from_numpy(numbers.astype(np.int32)).to(points.device))
+        self.thresholds_ = torch.from_numpy(thresholds).to(points.device)
+        self.values_ = torch.from_numpy(values.astype(np.float32)).to(points.device)
         return self
 
     def votes(self, points: Tensor, *, out_of_bag: bool = False) -> Tensor:
         """Logarithms (N, K) of smoothed class frequencies in the leaves of points (N, D).
 
-        They sum to 0 over the classes. Of two classes, there is one column, of the second.
-
-        Parameters
-        ----------
-        out_of_bag : bool
-            Only trees vote that were not fitted to the point, or would not have been.
+        They sum to 0 over the classes. Of two classes, there is one column, of the second. With
+        `out_of_bag`, only trees vote that were not fitted to the point, or would not have been.
         """
         votes = [self._shares(chunk, out_of_bag) for chunk in points.split(_CHUNK)]
         smoothed = (1 - SMOOTHING) * torch.cat(votes) + SMOOTHING * self.frequencies_
@@ -152,23 +134,6 @@ class Forest(SavesAttributes):
                 nodes = self.children_.index_select(0, nodes) + is_right
             leaves.append(nodes.view(n_points, -1))
         return torch.cat(leaves, dim=1)
-
-    def node_table(self) -> dict[str, np.ndarray]:
-        """All nodes, in columns: tree, number in the tree, comparison, left child and values."""
-        roots = self.roots_.cpu().numpy()
-        places = np.arange(len(self.features_))
-        tree = np.searchsorted(roots, places, side="right") - 1
-        left = self.children_.cpu().numpy()
-        is_leaf = left == places
-        return {
-            "tree": tree,
-            "node": places - roots[tree],
-            "is_leaf": is_leaf,
-            "feature": self.features_.cpu().numpy(),
-            "threshold": self.thresholds_.cpu().numpy(),
-            "left": np.where(is_leaf, 0, left - roots[tree]),
-            "values": self.values_.cpu().numpy(),
-        }
 
 
 def _nodes(tree: DecisionTreeClassifier, n_classes: int) -> _Tree:

@@ -87,10 +87,10 @@ class Checkpoint:
             )
         generator.set_state(begun["generator"])
 
-    def load(self, name: str) -> State | None:
+    def load(self, name: str, device: Any = "cpu") -> State | None:
         """The state saved under `name`; None if there is none, or if it is damaged."""
         with suppress(ValueError, FileNotFoundError):
-            state = read_folder(self._path(name))
+            state = read_folder(self._path(name), str(device))
             if state.pop(_RUN, None) == self._run or self._run is None:
                 return state
         return None
@@ -143,23 +143,19 @@ class Checkpoint:
 def fingerprint(value: Any) -> str:
     """A hash of data or settings: equal for equal values, in any process.
 
-    Examples
-    --------
     >>> fingerprint([1.0, "a"]) == fingerprint((np.float64(1.0), "a")) != fingerprint([1.0, "b"])
     True
     """
-    digest: str = joblib.hash(_hashable(value))
-    return digest
+    return str(joblib.hash(_hashable(value)))
 
 
 def _hashable(value: Any) -> Any:
     """Arrays, numbers and text, nested in lists, that stand for a value."""
     if isinstance(value, Tensor):
         return np.ascontiguousarray(value.detach().cpu().numpy())
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return np.ascontiguousarray(value)
     if isinstance(value, np.ndarray | np.generic):
-        return _hashable(value.tolist())
+        is_array = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+        return np.ascontiguousarray(value) if is_array else _hashable(value.tolist())
     if isinstance(value, nn.Module):
         return [repr(value), _hashable(dict(value.state_dict()))]
     if isinstance(value, dict):
