@@ -171,10 +171,9 @@ class LearnedFeatures(NetworkSettings):
         features = self.transform(points)
         if not self.has_boundary_:
             return features, None
-        *known, boundary = self.module_[1](features).unbind(dim=1)
-        if self.joint_softmax:
-            boundary = boundary - torch.stack(known, dim=1).logsumexp(dim=1)
-        return features, boundary
+        logits: Tensor = self.module_[1](features)
+        other = logits[:, :-1].logsumexp(dim=1) if self.joint_softmax else 0
+        return features, logits[:, -1] - other
 
     @torch.no_grad()
     def region_proba(self, points: Tensor) -> Tensor:
