@@ -288,7 +288,7 @@ class _StepSize:
     """Dual averaging (Hoffman & Gelman 2014, section 3.2) of the step size that chains share."""
 
     target: float
-    anchor: float  # log of ten, or here two, times the first size
+    anchor: float  # log of twice the first size
     current: float
     averaged: float
     count: int = 0
