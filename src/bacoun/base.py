@@ -66,9 +66,9 @@ def evaluation_of(
     mean: Tensor, mean_entropy: Tensor, ood_score: Tensor | None = None, **known: Tensor | None
 ) -> Evaluation[Tensor]:
     """An evaluation from mean probabilities (N, K) and mean entropy (N,) over draws."""
-    parts = from_moments(mean, mean_entropy).parts()
-    score = parts["epistemic"] if ood_score is None else ood_score
-    return Evaluation(mean / mean.sum(dim=1, keepdim=True), **parts, ood_score=score, **known)
+    parts: dict[str, Any] = from_moments(mean, mean_entropy).parts()
+    parts["ood_score"] = parts["epistemic"] if ood_score is None else ood_score
+    return Evaluation(mean / mean.sum(dim=1, keepdim=True), **(parts | known))
 
 
 def standardized(table: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> Tensor:

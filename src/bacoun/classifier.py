@@ -235,7 +235,7 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
             Also split epistemic uncertainty into `model`, from the weights of step 3, and `ood`,
             because the row may be out of distribution. The two add up to it.
         """
-        judge = self._predictor.judge
+        judge: Any = self._predictor.judge
         n_moments = 3 if split else 2  # mean, mean entropy, and the part due to the weights
         return self._uncertainty(X, lambda points: judge(points)[:n_moments])
 

@@ -66,8 +66,9 @@ class Fit:
         self.steps = fresh_steps(classifier, for_images=as_rows(self.rows.X)[1] is not None)
         self.points, self.labels = classifier._validated(self.rows.X, self.rows.y)
         self.generator = as_generator(classifier.random_state)
-        is_path = isinstance(checkpoint, str | os.PathLike)
-        self.checkpoint = Checkpoint(checkpoint) if is_path else checkpoint
+        if isinstance(checkpoint, str | os.PathLike):
+            checkpoint = Checkpoint(checkpoint)
+        self.checkpoint = checkpoint
         if self.checkpoint is not None:
             self.checkpoint.begin(self._identity(sample_of), self.generator)
 

@@ -168,8 +168,8 @@ class FlowSettings(BaseEstimator):
     patience: int | None = 20
 
     def _new_flow(self) -> Flow:
-        architecture = {"blocks": self.blocks, "hidden": self.hidden, "jitter": self.jitter}
-        return Flow(batch_norm=self.batch_norm, **architecture)
+        sizes = {"blocks": self.blocks, "hidden": self.hidden}
+        return Flow(**sizes, batch_norm=self.batch_norm, jitter=self.jitter)
 
     def _fit_flow(self, cloud: Tensor, within: Tensor, seed: int, on_epoch: OnEpoch | None) -> Flow:
         """Fit to a cloud (N, D); small ones get a Gaussian with standard deviations `within`."""

@@ -17,6 +17,7 @@ from torch.optim.adam import adam
 
 from bacoun.engine.randomness import seeded
 
+_Loss = Callable[..., Tensor]
 OnEpoch = Callable[[int, int], None]
 """Called after every epoch with the number done and the number planned."""
 
@@ -33,7 +34,7 @@ class History:
 
 def train(
     module: nn.Module,
-    loss: Callable[..., Tensor],
+    loss: _Loss,
     data: Sequence[Tensor],
     *,
     epochs: int,
@@ -45,7 +46,7 @@ def train(
     patience: int | None = None,
     held_out_fraction: float = 0.1,
     held_out: Sequence[Tensor] = (),
-    held_out_loss: Callable[..., Tensor] | None = None,
+    held_out_loss: _Loss | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> History:
     """Minimize the mean of `loss(*batch)` over `module`'s parameters with Adam.
@@ -75,8 +76,7 @@ def train(
         if rank := _place()[0]:  # other noise for other rows
             torch.manual_seed(torch.initial_seed() + rank)
         for epoch in range(1, epochs + 1):
-            value = _one_epoch(module, loss, data, batch_size, optimizer, generator)
-            history.train.append(value)
+            history.train.append(_one_epoch(optimizer, loss, data, batch_size, generator))
             if held_out and patience is not None:
                 history.held_out.append(_mean_loss(module, held_out_loss or loss, held_out))
                 best.update(history.held_out[-1])
@@ -145,7 +145,7 @@ class _Adam:
         parameters: list[Tensor] = list(module.parameters())
         weights = [parameter for parameter in parameters if parameter.ndim > 1]
         biases = [parameter for parameter in parameters if parameter.ndim <= 1]
-        self.learning_rate = learning_rate
+        self.module, self.learning_rate = module, learning_rate
         self.groups = [(weights, weight_decay), (biases, 0.0)]
         # Mean of the gradients, mean of their squares, and number of steps.
         self.state = {
@@ -178,7 +178,7 @@ class _Adam:
             moved = [parameter for parameter in group if parameter.grad is not None]
             if not moved:
                 continue
-            means, squares, steps = map(list, zip(*map(self.state.get, moved), strict=True))
+            means, squares, steps = map(list, zip(*(self.state[p] for p in moved), strict=True))
             gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
             adam(
                 moved,
@@ -222,14 +222,9 @@ class _Best:
 
 
 def _one_epoch(
-    module: nn.Module,
-    loss: Callable[..., Tensor],
-    data: Sequence[Tensor],
-    batch_size: int,
-    optimizer: _Adam,
-    generator: Generator,
+    optimizer: _Adam, loss: _Loss, data: Sequence[Tensor], batch_size: int, generator: Generator
 ) -> float:
-    module.train()
+    optimizer.module.train()
     rank, n_processes = _place()
     n_points, total = len(data[0]), 0.0
     # A batch of one row has no spread for a normalization layer, so equal batches, none tiny.
@@ -254,6 +249,6 @@ def _place() -> tuple[int, int]:
 
 
 @torch.no_grad()
-def _mean_loss(module: nn.Module, loss: Callable[..., Tensor], data: Sequence[Tensor]) -> float:
+def _mean_loss(module: nn.Module, loss: _Loss, data: Sequence[Tensor]) -> float:
     module.eval()
     return float(loss(*data))

@@ -88,9 +88,10 @@ class Forest(SavesAttributes):
         roots = sizes.cumsum() - sizes
         features, thresholds, children, values = map(np.concatenate, zip(*trees, strict=True))
         children = children + roots.repeat(sizes)
-        nodes = {"features_": features, "children_": children, "roots_": roots}
-        for name, numbers in nodes.items():
-            setattr(self, name, torch.from_numpy(numbers.astype(np.int32)).to(points.device))
+        integers = (features, children, roots)
+        self.features_, self.children_, self.roots_ = (
+            torch.from_numpy(numbers.astype(np.int32)).to(points.device) for numbers in integers
+        )
         self.thresholds_ = torch.from_numpy(thresholds).to(points.device)
         self.values_ = torch.from_numpy(values.astype(np.float32)).to(points.device)
         return self
@@ -138,13 +139,10 @@ class Forest(SavesAttributes):
 
 def _nodes(tree: DecisionTreeClassifier, n_classes: int) -> _Tree:
     """Nodes in an order in which the right child follows the left one."""
-    grown = tree.tree_
-    order, place = [0], 0
-    while place < len(order):  # breadth first
-        left = grown.children_left[order[place]]
-        if left >= 0:
-            order += [left, grown.children_right[order[place]]]
-        place += 1
+    grown, order = tree.tree_, [0]
+    for node in order:  # breadth first; the list grows meanwhile
+        if grown.children_left[node] >= 0:
+            order += [grown.children_left[node], grown.children_right[node]]
     nodes = np.array(order)
     is_leaf = grown.children_left[nodes] < 0
     position = np.empty_like(nodes)

@@ -101,13 +101,8 @@ class LearnedFeatures(NetworkSettings):
         self.held_out_rows_ = rows[rows < len(points)]  # without boundary points
         return self
 
-    def _loss(
-        self,
-        batch: Tensor,
-        targets: Tensor,
-        weights: Tensor | None = None,
-        is_boundary: Tensor | None = None,
-    ) -> Tensor:
+    def _loss(self, batch: Tensor, targets: Tensor, **optional: Tensor) -> Tensor:
+        weights, is_boundary = optional.get("weights"), optional.get("is_boundary")
         if is_boundary is None:
             return mean_log_loss(self.module_(batch), targets, weights)
         features = self.module_[0](batch)
@@ -132,16 +127,11 @@ class LearnedFeatures(NetworkSettings):
             return logits[:, -1]
         return self.module_[1](self._damped(features))[:, -1]
 
-    def _held_out_loss(
-        self,
-        batch: Tensor,
-        targets: Tensor,
-        weights: Tensor | None = None,
-        is_boundary: Tensor | None = None,
-    ) -> Tensor:
+    def _held_out_loss(self, batch: Tensor, targets: Tensor, **optional: Tensor) -> Tensor:
         """Log loss of the classes of data points, without the boundary."""
+        weights, is_boundary = optional.get("weights"), optional.get("is_boundary")
         if is_boundary is None or bool(is_boundary.all()):
-            return self._loss(batch, targets, weights, is_boundary)
+            return self._loss(batch, targets, **optional)
         is_data = is_boundary == 0
         weights = None if weights is None else weights[is_data]
         return mean_log_loss(self.module_(batch[is_data])[:, :-1], targets[is_data], weights)

@@ -167,16 +167,14 @@ class TabularFeatures(NetworkSettings):
         members = torch.arange(self.n_members, device=folds.device)[:, None]
         weights = weights * (folds != members)  # (M, n)
         features = self.module_.features(points, votes)
-        logits = self.module_.outputs(features)
-        loss = _cross_entropy(logits[..., : self.n_classes_], targets)
+        loss = _cross_entropy(self.module_.outputs(features)[..., : self.n_classes_], targets)
         if self.has_boundary_:
             log_odds = self.module_.outputs(self._damped(features))[..., -1]
             is_boundary = (folds < 0).to(log_odds).expand_as(log_odds)
             loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(
                 log_odds, is_boundary, reduction="none"
             )
-        share_trained = 1 - 1 / self.n_members
-        return (weights * loss).mean(dim=1).sum() / share_trained
+        return (weights * loss).mean(dim=1).sum() / (1 - 1 / self.n_members)  # the share trained
 
     def _held_out_loss(
         self, points: Tensor, votes: Tensor, targets: Tensor, weights: Tensor, folds: Tensor

@@ -37,12 +37,8 @@ _WITHOUT_EFFECT = {"verbose", "n_jobs"}  # settings that may change from one att
 class Checkpoint:
     """States by name in a folder, each written atomically.
 
-    Parameters
-    ----------
-    folder : str or PathLike
-        Made when needed. Only its entries `*.checkpoint` are ever read, replaced or removed.
-    every_seconds : float
-        Time between two saves of a loop that runs for long.
+    The folder is made when needed; only its entries `*.checkpoint` are ever read, replaced or
+    removed. A loop that runs for long saves its state `every_seconds`.
 
     Examples
     --------
@@ -62,10 +58,7 @@ class Checkpoint:
     def begin(self, run: State, generator: Generator) -> None:
         """Set `generator` to where the run began; refuse the folder of another run.
 
-        Parameters
-        ----------
-        run : dict
-            Everything that the result depends on, by name: data and settings.
+        `run` holds everything that the result depends on, by name: data and settings.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(

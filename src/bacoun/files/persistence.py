@@ -79,11 +79,8 @@ def to_state(value: Any) -> Any:
 def from_state(kind: type[T], state: Any) -> T:
     """Undo `to_state`; what does not fit `kind` raises a ValueError that names the place.
 
-    Parameters
-    ----------
-    kind : type
-        A dataclass, or what a field of one may be: plain values, tuples, lists, mappings, arrays,
-        tensors, other dataclasses, or None.
+    `kind` is a dataclass, or what a field of one may be: plain values, tuples, lists, mappings,
+    arrays, tensors, other dataclasses, or None.
     """
     try:
         return _restored(kind, state)

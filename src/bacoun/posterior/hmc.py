@@ -98,9 +98,8 @@ class HMC(ReducedLayer):
             x = whitening.from_weights(weights)
         enough = None if self.n_iterations else is_enough
         last = run(n_warmup - n_done, n_iterations, enough=enough, checkpoint=context.checkpoint)
-        chains = _to_chains(last.draws, whitening)
-        rates = {"acceptance": last.acceptance, "step_size": last.step_size}
-        return chains, rates | {"divergences": last.divergences}
+        facts = {name: getattr(last, name) for name in ("acceptance", "step_size", "divergences")}
+        return _to_chains(last.draws, whitening), facts
 
     def _sizes(self, work: int) -> tuple[int, int, int]:
         """Numbers of chains, warm-up iterations and iterations."""

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from scipy.linalg import helmert
@@ -144,7 +145,8 @@ class SoftmaxRegression:
                 hessian[j, :, k] += features.T @ (covariance[:, j, k, None] * features)
 
         on_threads = is_worth_threads(self.features.numel() * n_columns**2 * r)
-        with independent_workers() if on_threads else nullcontext(map) as run:
+        workers: Any = independent_workers() if on_threads else nullcontext(map)
+        with workers as run:
             for chunk in self._curvatures(weights):
                 list(run(partial(add, *chunk), range(n_columns - 1, -1, -1)))  # longest first
         for j in range(n_columns):

@@ -94,8 +94,6 @@ def run_nuts(
         ["x"],
         make_initial_point_fn=lambda seed: np.random.default_rng(seed).normal(size=dimension),
     )
-    sizes = {"chains": n_chains, "tune": n_warmup, "draws": n_iterations}
-    trace = nutpie.sample(
-        model, **sizes, **settings, cores=1, progress_bar=False, save_warmup=False
-    )
+    settings |= {"chains": n_chains, "tune": n_warmup, "draws": n_iterations, "cores": 1}
+    trace = nutpie.sample(model, **settings, progress_bar=False, save_warmup=False)
     return trace.posterior["x"].to_numpy(), int(trace.sample_stats["diverging"].sum())
