@@ -7,21 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bacoun.classifier import BaCOUnClassifier
-    from bacoun.export.display import UncertaintyDisplay
-    from bacoun.many.scorer import Scorer
-    from bacoun.uncertainty import Uncertainty, decompose
+    from bacoun.classifier import BaCOUnClassifier as BaCOUnClassifier
+    from bacoun.export.display import UncertaintyDisplay as UncertaintyDisplay
+    from bacoun.many.scorer import Scorer as Scorer
+    from bacoun.uncertainty import Uncertainty as Uncertainty
+    from bacoun.uncertainty import decompose as decompose
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "BaCOUnClassifier",
-    "Scorer",
-    "Uncertainty",
-    "UncertaintyDisplay",
-    "__version__",
-    "decompose",
-]
 
 # torch's threads wait for each other by spinning, unless this is set before torch is imported. On a
 # machine with other jobs a spinning thread keeps the one that it waits for from running.
@@ -35,6 +28,7 @@ _HOMES = {
     "Uncertainty": "bacoun.uncertainty",
     "decompose": "bacoun.uncertainty",
 }
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

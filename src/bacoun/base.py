@@ -27,13 +27,9 @@ from bacoun.validation import ImageShape, as_rows, check_table, classes_of
 
 # Points are scored in chunks of this many rows, the last one padded. The arithmetic of a row then
 # does not depend on the other rows, so neither their order nor their number can change its result.
-CHUNK = 256
-
 # `evaluate` gives up the last digits for speed: larger chunks, each on a thread of its own.
-LARGE_CHUNK = 2048
-
-# Standardized inputs are clipped to this range, so that float32 stays finite.
-FAR = 1e6
+CHUNK, LARGE_CHUNK = 256, 2048
+FAR = 1e6  # standardized inputs are clipped to this range, so that float32 stays finite
 
 
 @dataclass(frozen=True)
@@ -70,15 +66,9 @@ def evaluation_of(
     mean: Tensor, mean_entropy: Tensor, ood_score: Tensor | None = None, **known: Tensor | None
 ) -> Evaluation[Tensor]:
     """An evaluation from mean probabilities (N, K) and mean entropy (N,) over draws."""
-    parts = from_moments(mean, mean_entropy)
-    return Evaluation(
-        mean / mean.sum(dim=1, keepdim=True),
-        parts.total,
-        parts.aleatoric,
-        parts.epistemic,
-        parts.epistemic if ood_score is None else ood_score,
-        **known,
-    )
+    parts: dict[str, Any] = from_moments(mean, mean_entropy).parts()
+    parts["ood_score"] = parts["epistemic"] if ood_score is None else ood_score
+    return Evaluation(mean / mean.sum(dim=1, keepdim=True), **(parts | known))
 
 
 def standardized(table: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> Tensor:
@@ -143,11 +133,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         """Mean and standard deviation (D,) of the columns; images share one pair per channel."""
         if self.image_shape_ is None:
             return table.mean(axis=0), table.std(axis=0)
-        n_channels = self.image_shape_[0]
-        pixels = table.reshape(len(table), n_channels, -1)
-        ones = np.ones(pixels.shape[2])
+        pixels = table.reshape(len(table), self.image_shape_[0], -1)
         mean, spread = pixels.mean(axis=(0, 2)), pixels.std(axis=(0, 2))
-        return np.outer(mean, ones).ravel(), np.outer(spread, ones).ravel()
+        return mean.repeat(pixels.shape[2]), spread.repeat(pixels.shape[2])
 
     def _standardized(self, table: np.ndarray) -> Tensor:
         """Points (N, D), or (N, C, H, W) if they are images."""
@@ -165,8 +153,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The most likely class (N,) of each row."""
-        winners = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[winners]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Class probabilities (N, K): the mean over posterior draws."""
@@ -197,10 +184,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
     def _uncertainty(
         self, X: ArrayLike, moments: Callable[[Tensor], tuple[Tensor, ...]]
     ) -> Uncertainty[np.ndarray]:
-        def parts(points: Tensor) -> tuple[Tensor, ...]:
-            return tuple(from_moments(*moments(points)).parts().values())
-
-        return Uncertainty(*self._score(X, parts))
+        parts = self._score(X, lambda p: tuple(from_moments(*moments(p)).parts().values()))
+        return Uncertainty(*parts)
 
     def ood_score(self, X: ArrayLike) -> np.ndarray:
         """How unfamiliar (N,) each row is; here its epistemic uncertainty, in nats."""
@@ -222,11 +207,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
         with independent_workers() as run:
             chunks = run(evaluate_from, range(0, len(table), LARGE_CHUNK))
-        columns: list[Any] = [
-            None if column[0] is None else np.concatenate(column)
-            for column in zip(*chunks, strict=True)
-        ]
-        return Evaluation(*columns)
+        columns: Any = zip(*chunks, strict=True)
+        return Evaluation(*(None if c[0] is None else np.concatenate(c) for c in columns))
 
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
         """Everything about standardized points (N, D), with the draws of one chunk in memory."""
@@ -240,10 +222,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         true class.
         """
         check_is_fitted(self)
-        _, own_labels = self._checked(X, y)
-        probabilities = self.predict_proba(X)
-        likely = probabilities[np.arange(len(probabilities)), self._indices(own_labels)]
-        self.set_scores_ = np.sort(1 - likely)
+        indices = self._indices(self._checked(X, y)[1])
+        likely = np.take_along_axis(self.predict_proba(X), indices[:, None], axis=1)
+        self.set_scores_ = np.sort(1 - likely[:, 0])
         return self
 
     def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> np.ndarray:

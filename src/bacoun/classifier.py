@@ -27,6 +27,7 @@ from bacoun.files.model_folder import read_folder, refuse_incomplete, write_fold
 from bacoun.fitting import Fit, FittedAttributes, best_prior_scale, row_weights
 from bacoun.posterior import Health
 from bacoun.prediction import FeatureExtractor, Predictor, features_of, reference_rows
+from bacoun.presets import paper_settings, quick_settings
 from bacoun.protocols import (
     BoundarySampler,
     FeatureMap,
@@ -130,22 +131,16 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
     @classmethod
     def paper(cls, experiment: str, **settings: Any) -> Self:
         """The paper's hyperparameters for "gmm", "moons", "wine" or "mnist"."""
-        from bacoun.presets import paper_settings
-
         return cls(**(paper_settings(experiment) | settings))
 
     @classmethod
     def quick(cls, **settings: Any) -> Self:
         """Small settings for tests and a first look: seconds instead of a minute."""
-        from bacoun.presets import quick_settings
-
         return cls(**(quick_settings() | settings))
 
     def _default_part(self, name: str, value: Any) -> Any:
         known = name in STEPS and isinstance(value, str) and value in STEPS[name]
         return make_step(name, value) if known else None
-
-    # --- fit -----------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -216,16 +211,13 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
             self.posterior_ = fit_step("posterior", posterior, features, labels, context=context)
             if self.doubt_ is not None:
                 some = features[reference_rows(len(features)).to(features.device)]
-                disagreement = self._predictor.disagreement(some)
-                self.doubt_ = self.doubt_.with_disagreement(disagreement)
+                self.doubt_ = self.doubt_.with_disagreement(self._predictor.disagreement(some))
         self.__dict__.pop("set_scores_", None)  # of the old posterior
         return self
 
     def _learn_categories(self, table: np.ndarray) -> None:
-        columns = self.categorical_features
-        self.n_categories_ = count_categories(
-            table, [] if columns is None else columns, self.image_shape_
-        )
+        columns = () if self.categorical_features is None else self.categorical_features
+        self.n_categories_ = count_categories(table, columns, self.image_shape_)
 
     def _mean_and_spread(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean, spread = super()._mean_and_spread(table)
@@ -233,8 +225,6 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
             is_category = np.array(self.n_categories_) > 0
             mean, spread = np.where(is_category, 0.0, mean), np.where(is_category, 1.0, spread)
         return mean, spread
-
-    # --- predict -------------------------------------------------------------------------------
 
     def uncertainty(self, X: ArrayLike, split: bool = False) -> Uncertainty[np.ndarray]:
         """Total, aleatoric and epistemic uncertainty, each (N,), in nats.
@@ -245,13 +235,9 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
             Also split epistemic uncertainty into `model`, from the weights of step 3, and `ood`,
             because the row may be out of distribution. The two add up to it.
         """
-        judge = self._predictor.judge
-
-        def moments(points: Tensor) -> tuple[Tensor, ...]:
-            mean, mean_entropy, model, *_ = judge(points)
-            return (mean, mean_entropy, model) if split else (mean, mean_entropy)
-
-        return self._uncertainty(X, moments)
+        judge: Any = self._predictor.judge
+        n_moments = 3 if split else 2  # mean, mean entropy, and the part due to the weights
+        return self._uncertainty(X, lambda points: judge(points)[:n_moments])
 
     def ood_score(self, X: ArrayLike) -> np.ndarray:
         """OOD score (N,) of each row: small inside the data, growing without bound outside.
@@ -260,14 +246,11 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
         disagree. Without a boundary, or with `ood_prior=0`, it is the epistemic uncertainty.
         """
         check_is_fitted(self)
-        if self.doubt_ is None:
-            return super().ood_score(X)
-        return self._surprise(X)
+        return super().ood_score(X) if self.doubt_ is None else self._surprise(X).numpy()
 
     def ood_probability(self, X: ArrayLike) -> np.ndarray:
         """Probability (N,) that each row is out of distribution, given the prior `ood_prior`."""
-        doubt = self._fitted_doubt("ood_probability")
-        return doubt.probability(torch.from_numpy(self._surprise(X))).numpy()
+        return self._fitted_doubt("ood_probability").probability(self._surprise(X)).numpy()
 
     def rows_like_this(self, X: ArrayLike) -> np.ndarray:
         """Expected number (N,) of training rows that are at least as unusual as each row.
@@ -275,8 +258,7 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
         About half of the rows for a typical one, about 1 at the edge of the data, and far less than
         1 outside: 0.01 means that a hundred such training sets would hold one row like this.
         """
-        doubt = self._fitted_doubt("rows_like_this")
-        return doubt.rows_like_this(torch.from_numpy(self._surprise(X))).numpy()
+        return self._fitted_doubt("rows_like_this").rows_like_this(self._surprise(X)).numpy()
 
     def _fitted_doubt(self, name: str) -> Doubt:
         check_is_fitted(self)
@@ -287,11 +269,10 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
             )
         return self.doubt_
 
-    def _surprise(self, X: ArrayLike) -> np.ndarray:
-        def surprise(points: Tensor) -> tuple[Any]:
-            return (self._predictor.judge(points).surprise,)
-
-        return self._score(X, surprise)[0]
+    def _surprise(self, X: ArrayLike) -> Tensor:
+        judge: Any = self._predictor.judge
+        (surprise,) = self._score(X, lambda points: (judge(points).surprise,))
+        return torch.from_numpy(surprise)
 
     def region_proba(self, X: ArrayLike) -> np.ndarray:
         """Probabilities (N, K+1) of the network of step 2; the last column is the boundary."""
@@ -312,9 +293,8 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
                 "the boundary must have log_prob to give a density; this model has none such. "
                 "Fit with boundary='compact-shell'."
             )
-        (density,) = self._score(
-            X, lambda points: (torch.as_tensor(predictor.log_density(points, log_units)),)
-        )
+        log_density: Any = predictor.log_density
+        (density,) = self._score(X, lambda points: (log_density(points, log_units),))
         return density
 
     @property
@@ -326,8 +306,7 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
     def health_(self) -> Health:
         """How far the posterior draws can be trusted."""
         check_is_fitted(self)
-        health: Health = self.posterior_.health_
-        return health
+        return self.posterior_.health_
 
     @property
     def feature_extractor(self) -> FeatureExtractor:
@@ -348,8 +327,6 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
 
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
         return self._predictor.evaluation(points, self._log_units)
-
-    # --- files ---------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model atomically to the folder `path`, as JSON and safetensors.

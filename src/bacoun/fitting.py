@@ -44,15 +44,9 @@ class FittedAttributes:
 class Fit:
     """Training rows, randomness and checkpoint of a fit; its methods are called in order.
 
-    Parameters
-    ----------
-    classifier : BaCOUnClassifier
-        Gets the fitted attributes.
-    X, y, sample_weight, checkpoint
-        As in its `fit`.
-    sample_of : optional
-        What all rows are, if X and y are a sample of rows that do not fit into memory. A checkpoint
-        compares it. Weights and `contamination` are not supported then.
+    The `classifier` gets the fitted attributes. `sample_of` is what all rows are, if X and y are a
+    sample of rows that do not fit into memory: a checkpoint compares it, and weights and
+    `contamination` are not supported then. The other arguments are those of the classifier's `fit`.
     """
 
     def __init__(
@@ -72,11 +66,11 @@ class Fit:
         self.steps = fresh_steps(classifier, for_images=as_rows(self.rows.X)[1] is not None)
         self.points, self.labels = classifier._validated(self.rows.X, self.rows.y)
         self.generator = as_generator(classifier.random_state)
-        if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        if isinstance(checkpoint, str | os.PathLike):
             checkpoint = Checkpoint(checkpoint)
         self.checkpoint = checkpoint
-        if checkpoint is not None:
-            checkpoint.begin(self._identity(sample_of), self.generator)
+        if self.checkpoint is not None:
+            self.checkpoint.begin(self._identity(sample_of), self.generator)
 
     def _identity(self, sample_of: Any) -> dict[str, Any]:
         """What the outcome depends on, by the name that a refusal gives it."""
@@ -111,13 +105,7 @@ class Fit:
             )
 
     def infer_posterior(self, all_rows: FeatureRows | None = None) -> None:
-        """Step 3, and doubt.
-
-        Parameters
-        ----------
-        all_rows : FeatureRows, optional
-            The features of all rows, if X and y are a sample of them.
-        """
+        """Step 3, and doubt; `all_rows` are the features of all rows, if X and y are a sample."""
         model = self.classifier
         with self._running():
             learned = features_of(model.features_, self.points, seen=True)
@@ -155,13 +143,9 @@ class Fit:
         model.outliers_ = np.empty(0, dtype=np.int64)
         if model.contamination == 0:
             return
-        outliers = find_outliers(
-            model._checked(self.rows.X),
-            self.labels,
-            model.contamination,
-            generator=self.generator,
-            on_epoch=self._bar_for("outliers"),
-        )
+        data = model._checked(self.rows.X), self.labels, model.contamination
+        bar = self._bar_for("outliers")
+        outliers = find_outliers(*data, generator=self.generator, on_epoch=bar)
         model.outliers_ = outliers if self.rows.places is None else self.rows.places[outliers]
         self.rows = self.rows.take(np.setdiff1d(np.arange(len(self.points)), outliers))
         self.points, self.labels = model._validated(self.rows.X, self.rows.y)

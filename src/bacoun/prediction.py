@@ -104,17 +104,11 @@ class Predictor:
     def evaluation(self, points: Tensor, log_units: float) -> Evaluation[Tensor]:
         """All answers in one pass; `log_units` as in `log_density`."""
         judged = self.judge(points, torch.float32)
-        doubted_answers: dict[str, Tensor] = {}
+        answers = {"log_density": self.log_density(points, log_units, judged.views)}
         if self.doubt is not None and judged.surprise is not None:
-            doubted_answers["ood_probability"] = self.doubt.probability(judged.surprise)
-            doubted_answers["rows_like_this"] = self.doubt.rows_like_this(judged.surprise)
-        return evaluation_of(
-            judged.mean,
-            judged.mean_entropy,
-            ood_score=judged.surprise,
-            log_density=self.log_density(points, log_units, judged.views),
-            **doubted_answers,
-        )
+            answers["ood_probability"] = self.doubt.probability(judged.surprise)
+            answers["rows_like_this"] = self.doubt.rows_like_this(judged.surprise)
+        return evaluation_of(judged.mean, judged.mean_entropy, judged.surprise, **answers)
 
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Views (N,) of the points (N, ...) of `fit`, as if they were new."""
@@ -122,10 +116,8 @@ class Predictor:
             return self.boundary.held_out_unfamiliarity(points.flatten(1), labels)
         chunks = [self.unfamiliarity(chunk) for chunk in points.split(CHUNK)]
         views = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
-        has_density = isinstance(self.boundary, HasDensity)
-        return as_if_held_out(
-            views, _held_out_rows(self.boundary if has_density else self.features)
-        )
+        step = self.boundary if isinstance(self.boundary, HasDensity) else self.features
+        return as_if_held_out(views, _held_out_rows(step))
 
     def disagreement(self, features: Tensor) -> Tensor:
         """Epistemic uncertainty (N,) of the weights, in nats, from features (N, L)."""
@@ -143,10 +135,9 @@ class Predictor:
         if not isinstance(self.boundary, HasDensity):
             return None
         flat = points.flatten(1)
-        if views is not None and isinstance(self.boundary, HasUnfamiliarity):
-            log_prob = self.boundary.log_prob_from(flat, views)
-        else:
-            log_prob = self.boundary.log_prob(flat)
+        is_known = views is not None and isinstance(self.boundary, HasUnfamiliarity)
+        boundary: Any = self.boundary
+        log_prob = boundary.log_prob_from(flat, views) if is_known else boundary.log_prob(flat)
         return log_prob.double() - log_units
 
 
@@ -202,10 +193,6 @@ def learn_doubt(
     if len(new) >= _FEWEST_REFERENCE:  # not even the features were fitted to them
         rows, are_new = new, True
     rows = rows.to(points.device)
-    return Doubt.learn(
-        {name: scores[rows] for name, scores in views.items()},
-        predictor.disagreement(features[rows]),
-        ood_prior=ood_prior,
-        n_rows=n_rows,
-        are_new=are_new,
-    )
+    of_rows = {name: scores[rows] for name, scores in views.items()}
+    disagreement = predictor.disagreement(features[rows])
+    return Doubt.learn(of_rows, disagreement, ood_prior=ood_prior, n_rows=n_rows, are_new=are_new)

@@ -6,6 +6,7 @@ Comments name the appendix a value is taken from: A is "Data", B is "Implementat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bacoun.boundary import FlowShell
@@ -73,16 +74,6 @@ def _plane(**flow: Any) -> dict[str, Any]:
     }
 
 
-def _gmm() -> dict[str, Any]:
-    # B: "L2 penalty term of 4 (GMM)", "200 (GMM)" epochs; A: "2000 OOD points"
-    return {**_plane(l2=4.0, epochs=200), "n_boundary": 2000}
-
-
-def _moons() -> dict[str, Any]:
-    # B: L2 "5 (Moons)", "100 (Moons) epochs"; A: "3000 OOD points"
-    return {**_plane(l2=5.0, epochs=100), "n_boundary": 3000}
-
-
 def _wine() -> dict[str, Any]:
     return {
         # A: "shells of radii 5 and 5.1"; B: one flow per class, 100 epochs, batch 256, L2 1
@@ -118,4 +109,11 @@ def _mnist() -> dict[str, Any]:
     }
 
 
-PAPER = {"gmm": _gmm, "moons": _moons, "wine": _wine, "mnist": _mnist}
+PAPER: dict[str, Callable[[], dict[str, Any]]] = {
+    # B: "L2 penalty term of 4 (GMM)", "200 (GMM)" epochs; A: "2000 OOD points"
+    "gmm": lambda: {**_plane(l2=4.0, epochs=200), "n_boundary": 2000},
+    # B: L2 "5 (Moons)", "100 (Moons) epochs"; A: "3000 OOD points"
+    "moons": lambda: {**_plane(l2=5.0, epochs=100), "n_boundary": 3000},
+    "wine": _wine,
+    "mnist": _mnist,
+}

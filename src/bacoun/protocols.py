@@ -81,9 +81,6 @@ class FeatureRows(Protocol):
         """
 
 
-# --- any step ---------------------------------------------------------------------------------
-
-
 @runtime_checkable
 class HasState(Protocol):
     """Can be saved with a model, and is not fitted again when an interrupted fit resumes."""
@@ -107,9 +104,6 @@ class HasHeldOutRows(Protocol):
     """Was fitted to a part of the rows only."""
 
     held_out_rows_: Tensor  # indices of the others
-
-
-# --- step 1 -----------------------------------------------------------------------------------
 
 
 @runtime_checkable
@@ -162,9 +156,6 @@ class HasClassDensities(Protocol):
         """
 
 
-# --- step 2 -----------------------------------------------------------------------------------
-
-
 @runtime_checkable
 class FeatureMap(Protocol):
     """Step 2: learns the classes and, if there is one, the boundary; then stays frozen."""
@@ -205,9 +196,6 @@ class HasPriorScale(Protocol):
     """A feature map that has called `choose_prior_scale`."""
 
     prior_scale_: float | None
-
-
-# --- step 3 -----------------------------------------------------------------------------------
 
 
 @runtime_checkable

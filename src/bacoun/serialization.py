@@ -22,23 +22,10 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 Classifier = TypeVar("Classifier", bound="BaCOUnClassifier")
 
-_SETTINGS = (
-    "ood_prior",
-    "n_boundary",
-    "contamination",
-    "categorical_features",
-    "standardize",
-    "n_jobs",
-)
-_FITTED = (
-    "n_features_in_",
-    "image_shape_",
-    "n_categories_",
-    "mean_",
-    "scale_",
-    "outliers_",
-    "set_scores_",
-)
+_NUMBERS = ("ood_prior", "n_boundary", "contamination", "n_jobs")
+_SETTINGS = (*_NUMBERS, "categorical_features", "standardize")
+_SHAPE = ("n_features_in_", "image_shape_", "n_categories_")
+_FITTED = (*_SHAPE, "mean_", "scale_", "outliers_", "set_scores_")
 
 
 def pack_classifier(model: BaCOUnClassifier) -> State:
@@ -58,11 +45,7 @@ def pack_classifier(model: BaCOUnClassifier) -> State:
 
 
 def unpack_classifier(
-    kind: type[Classifier],
-    state: State,
-    *,
-    body: nn.Module | None = None,
-    device: str = "cpu",
+    kind: type[Classifier], state: State, *, body: nn.Module | None = None, device: str = "cpu"
 ) -> Classifier:
     """Undo `pack_classifier`, as an object of a class, on the device that the tensors are on.
 

@@ -65,6 +65,5 @@ def fit_step(name: str, step: Any, *data: Tensor, context: FitContext) -> Any:
             )
     step = step.fit(*data, context)
     if checkpoint is not None and generator is not None and isinstance(step, HasState):
-        state = {"state": step.get_state(), "generator": generator.get_state()}
-        checkpoint.save(name, state)
+        checkpoint.save(name, {"state": step.get_state(), "generator": generator.get_state()})
     return step

@@ -48,9 +48,8 @@ def check_table(estimator: Any, X: ArrayLike, *y: ArrayLike, reset: bool) -> Any
                 f"X and y must be equally long; got {lengths[0]} rows and {lengths[1]} labels. "
                 "Check that each row has its label."
             )
-    return validate_data(
-        estimator, X, *y, dtype=np.float64, reset=reset, ensure_all_finite="allow-nan"
-    )
+    options = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+    return validate_data(estimator, X, *y, reset=reset, **options)
 
 
 def _check_numbers(X: Any) -> None:
@@ -129,7 +128,7 @@ def count_categories(
         )
     sizes = np.zeros(n_columns, dtype=int)
     sizes[chosen] = codes.max(axis=0) + 1
-    return [int(size) for size in sizes]
+    return sizes.tolist()
 
 
 def classes_of(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -47,10 +47,7 @@ def combined_weights(
 ) -> np.ndarray | None:
     """Weights (N,) of rows times those of their classes; None if all are 1.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (N,)
-        As the user gave them, each class at least once.
+    The labels (N,) are as the user gave them, each class at least once.
     """
     if class_weight is None:
         return weights

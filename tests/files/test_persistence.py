@@ -66,13 +66,8 @@ class Fitted(SavesAttributes):
 
     _saved = ("number_", "leaf_", "module_")
 
-    def _rebuilt(self, name, state):
-        if name == "leaf_":
-            return from_state(Leaf, state)
-        if name == "module_":
-            (module := nn.Linear(2, 1)).load_state_dict(state)
-            return module
-        return super()._rebuilt(name, state)
+    def _empty(self, name, state):
+        return {"leaf_": Leaf, "module_": nn.Linear(2, 1)}.get(name)
 
 
 def test_fitted_attributes_survive_and_those_that_were_not_set_stay_away(tmp_path):

@@ -46,10 +46,8 @@ class CategoryTree(SavesAttributes):
         n_groups = int(groups.max()) + 1
         step = max(1, len(columns) // _MAX_ROWS)
         self.parents_ = self._choose_parents(columns[::step], groups[::step], n_groups)
-        self.tables_ = [
-            self._log_probabilities(columns, child, groups, n_groups)
-            for child in range(len(self.sizes_))
-        ]
+        children = range(len(self.sizes_))
+        self.tables_ = [self._log_probabilities(columns, i, groups, n_groups) for i in children]
         return self
 
     def _columns(self, codes: Tensor, numbers: Tensor) -> Tensor:
@@ -80,12 +78,11 @@ class CategoryTree(SavesAttributes):
         parents = [-1] * (n_columns + 1)
         seen: set[int] = set()
         for root in [n_columns, *range(n_categories)]:
-            if root in seen:
-                continue
-            order, before = csgraph.breadth_first_order(tree, root, directed=False)
-            seen.update(order.tolist())
-            for node in order[1:].tolist():
-                parents[node] = int(before[node])
+            if root not in seen:
+                order, before = csgraph.breadth_first_order(tree, root, directed=False)
+                seen.update(order.tolist())
+                for node in order[1:].tolist():
+                    parents[node] = int(before[node])
         return parents[:n_categories]
 
     def _counts(
@@ -104,11 +101,8 @@ class CategoryTree(SavesAttributes):
         counts = self._counts(columns, child, self.parents_[child], groups, n_groups)
         by_class = counts.sum(dim=1, keepdim=True)
         overall = by_class.sum(dim=0, keepdim=True) + _UNSEEN
-        overall = overall / overall.sum()
-        probabilities = _smoothed(by_class, overall)
-        if self.parents_[child] >= 0:
-            probabilities = _smoothed(counts, probabilities)
-        return probabilities.log()
+        of_class = _smoothed(by_class, overall / overall.sum())
+        return (_smoothed(counts, of_class) if self.parents_[child] >= 0 else of_class).log()
 
     def surprise(self, codes: Tensor, numbers: Tensor) -> Tensor:
         """-log p (K, N, C) of each category, given its parent and the class."""
@@ -139,10 +133,9 @@ class CategoryTree(SavesAttributes):
         order: list[int] = []
 
         def visit(child: int) -> None:
-            if child in order or not 0 <= child < len(self.sizes_):
-                return
-            visit(self.parents_[child])
-            order.append(child)
+            if child not in order and 0 <= child < len(self.sizes_):
+                visit(self.parents_[child])
+                order.append(child)
 
         for child in range(len(self.sizes_)):
             visit(child)

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Generator, Tensor
 
+from bacoun.boundary.flow import finite
 from bacoun.boundary.flow_shell import FEWEST_HELD_OUT, FlowShell
 from bacoun.boundary.gaussians import ClassGaussians, principal_directions
 from bacoun.engine.nested import NestedSettings
@@ -68,13 +69,14 @@ class CompactShell(SavesAttributes, NestedSettings):
         context = replace(context, generator=generator)
         self.compact_ = self.n_components != "auto" or points.shape[1] > _MAX_INPUTS
         self.shell_ = self._new_shell()
-        self.gaussians_ = ClassGaussians(self._n_gaussian(points.shape[1])).fit(points, labels)
+        # Gaussians need fewer rows than flows do, so they may have more components.
+        n_gaussian = 2 * self._most_components if self.compact_ else None
+        self.gaussians_ = ClassGaussians(n_gaussian).fit(points, labels)
         if not self.compact_:
             self.shell_.fit(points, labels, context)
             return self
-        n_components = _N_COMPONENTS if self.n_components == "auto" else self.n_components
         self.mean_ = points.mean(dim=0)
-        self.basis_ = principal_directions(points - self.mean_, n_components)
+        self.basis_ = principal_directions(points - self.mean_, self._most_components)
         self.low_, self.high_ = points.amin(dim=0), points.amax(dim=0)
         codes, residuals = self._split(points)
         self.residual_scale_ = self._residual_scale(points, residuals)
@@ -90,11 +92,9 @@ class CompactShell(SavesAttributes, NestedSettings):
             shell.factors = _FACTORS
         return shell
 
-    def _n_gaussian(self, n_inputs: int) -> int | None:
-        """Components of the Gaussians, which need fewer rows than flows do; None for all inputs."""
-        if self.n_components == "auto":
-            return None if n_inputs <= _MAX_INPUTS else 2 * _N_COMPONENTS
-        return 2 * self.n_components
+    @property
+    def _most_components(self) -> int:
+        return _N_COMPONENTS if self.n_components == "auto" else self.n_components
 
     def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Codes (N, n_components) and residuals (N, D) of points; or the points, and (N, 0)."""
@@ -139,12 +139,12 @@ class CompactShell(SavesAttributes, NestedSettings):
         Because the basis is orthonormal, the sum is a density on all D inputs.
         """
         codes, residuals = self._split(points)
-        return _finite(self.shell_.log_prob(codes) + self._log_prob_of(residuals))
+        return finite(self.shell_.log_prob(codes) + self._log_prob_of(residuals))
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
         codes, residuals = self._split(points)
-        return _finite(self.shell_.class_log_prob(codes, wanted) + self._log_prob_of(residuals))
+        return finite(self.shell_.class_log_prob(codes, wanted) + self._log_prob_of(residuals))
 
     def log_prob_from(self, points: Tensor, unfamiliarity: dict[str, Tensor]) -> Tensor:
         """`log_prob` (N,) of points of known `unfamiliarity`."""
@@ -168,8 +168,8 @@ class CompactShell(SavesAttributes, NestedSettings):
         The residual is apart because it is modeled only roughly: in a sum, its log density would
         dominate the others.
         """
-        codes, _ = self._split(points)
-        return self.shell_.unfamiliarity(codes) | self.gaussians_.unfamiliarity(points)
+        flows = self.shell_.unfamiliarity(self._split(points)[0])
+        return flows | self.gaussians_.unfamiliarity(points)
 
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The same of the points (N, D) of `fit`, as if they were new.
@@ -179,15 +179,9 @@ class CompactShell(SavesAttributes, NestedSettings):
         gaussians = self.gaussians_.cross_fitted(points, labels)
         if len(self.held_out_rows_) < FEWEST_HELD_OUT:
             return gaussians
-        codes, _ = self._split(points)
-        return self.shell_.held_out_unfamiliarity(codes, labels) | gaussians
+        return self.shell_.held_out_unfamiliarity(self._split(points)[0], labels) | gaussians
 
-    def _rebuilt(self, name: str, state: Any) -> Any:
+    def _empty(self, name: str, state: Any) -> Any:
         if name == "gaussians_":
-            return ClassGaussians().set_state(state)
-        return self._new_shell().set_state(state) if name == "shell_" else state
-
-
-def _finite(log_prob: Tensor) -> Tensor:
-    """A flow may overflow: what is not a number is as unlikely as can be."""
-    return torch.nan_to_num(log_prob, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+            return ClassGaussians()
+        return self._new_shell() if name == "shell_" else None

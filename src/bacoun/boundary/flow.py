@@ -90,10 +90,10 @@ class Flow(SavesAttributes):
         )
         if not self.batch_norm:
             return flow
-        pairs = [
-            (coupling, realnvp.Normalization(dimension)) for coupling in flow.transform.transforms
-        ]
-        return ZukoFlow([layer for pair in pairs for layer in pair], flow.base)
+        layers: list[Any] = []
+        for coupling in flow.transform.transforms:
+            layers += [coupling, realnvp.Normalization(dimension)]
+        return ZukoFlow(layers, flow.base)
 
     def _standardized(self, points: Tensor) -> Tensor:
         return (points - self.center_) / self.scale_
@@ -101,20 +101,17 @@ class Flow(SavesAttributes):
     @torch.no_grad()
     def to_latent(self, points: Tensor) -> Tensor:
         """Map points (N, D) to latent space (N, D), where the data is a standard normal."""
-        latent: Tensor = self.module_.transform()(self._standardized(points))
-        return latent
+        return self.module_.transform()(self._standardized(points))
 
     @torch.no_grad()
     def to_data(self, latent: Tensor) -> Tensor:
         """Map latent points (N, D) to data space (N, D)."""
-        inverse: Tensor = self.module_.transform().inv(latent)
-        return inverse * self.scale_ + self.center_
+        return self.module_.transform().inv(latent) * self.scale_ + self.center_
 
     @torch.no_grad()
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D), in nats; -inf where the flow overflows."""
-        value = self._log_prob(self._standardized(points)) - self.scale_.log().sum()
-        return torch.nan_to_num(value, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+        return finite(self._log_prob(self._standardized(points)) - self.scale_.log().sum())
 
     def _log_prob(self, standard: Tensor) -> Tensor:
         """Log density (N,) of standardized points (N, D); NaN or infinite if the flow overflows."""
@@ -125,14 +122,8 @@ class Flow(SavesAttributes):
         log_normal = -latent.square() / 2 - math.log(math.sqrt(2 * math.pi))
         return log_normal.sum(dim=1) + (log_det if log_det.ndim == 1 else log_det.sum(dim=1))
 
-    def _rebuilt(self, name: str, state: Any) -> Any:
-        if name != "module_":
-            return state
-        with seeded(Generator()):  # the weights drawn here are replaced
-            module = self._build(len(self.center_)).to(self.center_.device)
-        module.load_state_dict(state)
-        self.history_ = History()
-        return module.eval()
+    def _empty(self, name: str, state: Any) -> Any:
+        return self._build(len(self.center_)) if name == "module_" else None
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -177,8 +168,8 @@ class FlowSettings(BaseEstimator):
     patience: int | None = 20
 
     def _new_flow(self) -> Flow:
-        names = ("blocks", "hidden", "batch_norm", "jitter")
-        return Flow(**{name: getattr(self, name) for name in names})
+        sizes = {"blocks": self.blocks, "hidden": self.hidden}
+        return Flow(**sizes, batch_norm=self.batch_norm, jitter=self.jitter)
 
     def _fit_flow(self, cloud: Tensor, within: Tensor, seed: int, on_epoch: OnEpoch | None) -> Flow:
         """Fit to a cloud (N, D); small ones get a Gaussian with standard deviations `within`."""
@@ -197,6 +188,11 @@ class FlowSettings(BaseEstimator):
             generator=Generator().manual_seed(seed),
             on_epoch=on_epoch,
         )
+
+
+def finite(log_prob: Tensor) -> Tensor:
+    """A flow may overflow: what is not a number is as unlikely as can be."""
+    return torch.nan_to_num(log_prob, nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
 
 
 def deviation_within(clouds: list[Tensor]) -> Tensor:

@@ -71,9 +71,8 @@ class FlowShell(SavesAttributes, FlowSettings):
             )
         generator, on_epoch = as_generator(context.generator), context.on_epoch
         self.classes_ = labels.unique() if self.per_class else None
-        members = [torch.ones_like(labels, dtype=torch.bool)]
-        if self.classes_ is not None:
-            members = [labels == label for label in self.classes_]
+        every = torch.ones_like(labels, dtype=torch.bool)
+        members = [every] if self.classes_ is None else [labels == own for own in self.classes_]
         clouds = [points[member] for member in members]
         within = deviation_within(clouds)
         seeds = [draw_seed(generator) for _ in clouds]
@@ -89,12 +88,12 @@ class FlowShell(SavesAttributes, FlowSettings):
         )
         sizes = torch.tensor([len(cloud) for cloud in clouds], dtype=torch.float64)
         self.log_weights_ = (sizes / sizes.sum()).log().to(points)
-        rows = torch.arange(len(points), device=points.device)
-        held_out = [
-            rows[member][flow.history_.held_out_rows.to(points.device)]
-            for member, flow in zip(members, self.flows_, strict=True)
-        ]
-        self.held_out_rows_ = torch.cat(held_out)
+        self.held_out_rows_ = torch.cat(
+            [
+                member.nonzero()[flow.history_.held_out_rows.to(points.device), 0]
+                for member, flow in zip(members, self.flows_, strict=True)
+            ]
+        )
         self.inner_radii_ = self._inner_radii(clouds)
         return self
 
@@ -149,15 +148,12 @@ class FlowShell(SavesAttributes, FlowSettings):
         self, n_points: int, generator: Generator, *, check_overlap: bool
     ) -> tuple[Tensor, Tensor]:
         """Up to `n_points` valid boundary points and their flows; fewer after too many rounds."""
-        parts, sources, missing = [], [], n_points
-        for _ in range(_MAX_ROUNDS):
-            drawn, source = self._one_round(missing, generator, check_overlap)
-            parts.append(drawn)
-            sources.append(source)
-            missing -= len(drawn)
-            if missing <= 0:
-                break
-        return torch.cat(parts)[:n_points], torch.cat(sources)[:n_points]
+        rounds, missing = [], n_points
+        while len(rounds) < _MAX_ROUNDS and (missing > 0 or not rounds):
+            rounds.append(self._one_round(missing, generator, check_overlap))
+            missing -= len(rounds[-1][0])
+        drawn, sources = map(torch.cat, zip(*rounds, strict=True))
+        return drawn[:n_points], sources[:n_points]
 
     def _one_round(
         self, wanted: int, generator: Generator, check_overlap: bool
@@ -216,10 +212,8 @@ class FlowShell(SavesAttributes, FlowSettings):
         """The same of the points (N, D) of `fit`, as if they were new."""
         return as_if_held_out(self.unfamiliarity(points), self.held_out_rows_)
 
-    def _rebuilt(self, name: str, state: Any) -> Any:
-        if name == "flows_":
-            return [self._new_flow().set_state(flow) for flow in state]
-        return state
+    def _empty(self, name: str, state: Any) -> Any:
+        return [self._new_flow() for _ in state] if name == "flows_" else None
 
 
 def as_if_held_out(scores: dict[str, Tensor], held_out: Tensor) -> dict[str, Tensor]:
@@ -234,15 +228,11 @@ def as_if_held_out(scores: dict[str, Tensor], held_out: Tensor) -> dict[str, Ten
         values = values.double().clamp(-_LARGEST_SCORE, _LARGEST_SCORE)  # a flow may overflow
         learned = torch.ones(len(values), dtype=torch.bool, device=values.device)
         learned[held_out.to(values.device)] = False
-        middle, high = _middle_and_high(values[~learned])
+        shares = values.new_tensor([0.5, 0.95])
+        middle, high = values[~learned].quantile(shares).tolist()
         if bool(learned.any()):
-            own_middle, own_high = _middle_and_high(values[learned])
+            own_middle, own_high = values[learned].quantile(shares).tolist()
             stretch = (high - middle) / max(own_high - own_middle, 1e-6)
             values = torch.where(learned, middle + (values - own_middle) * stretch, values)
         moved[name] = values
     return moved
-
-
-def _middle_and_high(values: Tensor) -> tuple[float, float]:
-    middle, high = values.quantile(values.new_tensor([0.5, 0.95])).tolist()
-    return middle, high

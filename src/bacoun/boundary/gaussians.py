@@ -47,10 +47,8 @@ class ClassGaussians(SavesAttributes):
         centers = centers / counts[:, None]
         within = codes - centers[groups]
         shared = _shared_covariance(within, len(present))
-        whitening = [
-            self._whitening(within[groups == group], shared) for group in range(len(present))
-        ]
-        self.whitening_ = torch.stack(whitening)
+        of_class = [within[groups == group] for group in range(len(present))]
+        self.whitening_ = torch.stack([self._whitening(rows, shared) for rows in of_class])
         self.centers_ = torch.einsum("kij,kj->ki", self.whitening_, centers)
         self.log_weights_ = (counts / counts.sum()).log()
         return self

@@ -62,8 +62,7 @@ class MixedShell(SavesAttributes, NestedSettings):
                 "CompactShell."
             )
         self.n_categories_ = list(context.n_categories)
-        generator = as_generator(context.generator)
-        context = replace(context, generator=generator)
+        context = replace(context, generator=(generator := as_generator(context.generator)))
         numbers, codes = self._split(points)
         self.shell_ = None
         if numbers.shape[1] > 0:
@@ -168,8 +167,7 @@ class MixedShell(SavesAttributes, NestedSettings):
                 del views["density"]
         return views
 
-    def _rebuilt(self, name: str, state: Any) -> Any:
+    def _empty(self, name: str, state: Any) -> Any:
         if name == "tree_":
-            return CategoryTree().set_state(state)
-        is_shell = name == "shell_" and state is not None
-        return self._part("shell").set_state(state) if is_shell else state
+            return CategoryTree()
+        return self._part("shell") if name == "shell_" else None

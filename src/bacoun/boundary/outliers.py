@@ -67,8 +67,7 @@ class FlowOutlierRemover(OutlierMixin, FlowSettings):
         """Fit the flow to X (N, D), outliers included; y is ignored."""
         table: np.ndarray = validate_data(self, X, dtype=np.float64)
         n_outliers = self._n_outliers(len(table))
-        self.center_ = np.median(table, axis=0)
-        self.scale_ = _robust_scale(table)
+        self.center_, self.scale_ = np.median(table, axis=0), _robust_scale(table)
         points = torch.from_numpy(self._compressed(table)).float()
         seed = draw_seed(as_generator(self.random_state))
         flow = self.flow_ = self._fit_flow(points, deviation_within([points]), seed, on_epoch)

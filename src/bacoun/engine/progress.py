@@ -30,21 +30,15 @@ def progress_to(listener: Listener) -> Iterator[None]:
 def progress_bars(show: bool) -> Iterator[BarFor]:
     """Yield a function that opens a bar by name and returns its `on_epoch` callback."""
     listener = _listener.get()
-    if listener is not None:
-        yield lambda name: partial(listener, name)
-        return
-    if not show:
-        yield lambda name: None
+    if listener is not None or not show:
+        yield lambda name: partial(listener, name) if listener is not None else None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description:<10}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-    )
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+    name, count = TextColumn("{task.description:<10}"), TextColumn("{task.completed}/{task.total}")
+    columns = name, BarColumn(), count, TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
 
         def bar_for(name: str) -> OnEpoch:
             task = progress.add_task(name, total=None)

@@ -17,27 +17,24 @@ from torch.optim.adam import adam
 
 from bacoun.engine.randomness import seeded
 
+_Loss = Callable[..., Tensor]
 OnEpoch = Callable[[int, int], None]
 """Called after every epoch with the number done and the number planned."""
 
 
 @dataclass(frozen=True)
 class History:
-    """Mean loss of every epoch; `held_out` is empty when nothing was held out.
-
-    `held_out_rows` are the indices of the rows that the weights were not fitted to.
-    """
+    """Mean loss of every epoch; `held_out` is empty when nothing was held out."""
 
     train: list[float] = field(default_factory=list)
     held_out: list[float] = field(default_factory=list)
-    held_out_rows: Tensor = field(
-        default_factory=lambda: torch.empty(0, dtype=torch.int64), compare=False
-    )
+    # Indices of the rows that the weights were not fitted to.
+    held_out_rows: Tensor = field(default_factory=lambda: torch.empty(0).long(), compare=False)
 
 
 def train(
     module: nn.Module,
-    loss: Callable[..., Tensor],
+    loss: _Loss,
     data: Sequence[Tensor],
     *,
     epochs: int,
@@ -49,7 +46,7 @@ def train(
     patience: int | None = None,
     held_out_fraction: float = 0.1,
     held_out: Sequence[Tensor] = (),
-    held_out_loss: Callable[..., Tensor] | None = None,
+    held_out_loss: _Loss | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> History:
     """Minimize the mean of `loss(*batch)` over `module`'s parameters with Adam.
@@ -79,8 +76,7 @@ def train(
         if rank := _place()[0]:  # other noise for other rows
             torch.manual_seed(torch.initial_seed() + rank)
         for epoch in range(1, epochs + 1):
-            value = _one_epoch(module, loss, data, batch_size, optimizer, generator)
-            history.train.append(value)
+            history.train.append(_one_epoch(optimizer, loss, data, batch_size, generator))
             if held_out and patience is not None:
                 history.held_out.append(_mean_loss(module, held_out_loss or loss, held_out))
                 best.update(history.held_out[-1])
@@ -149,15 +145,17 @@ class _Adam:
         parameters: list[Tensor] = list(module.parameters())
         weights = [parameter for parameter in parameters if parameter.ndim > 1]
         biases = [parameter for parameter in parameters if parameter.ndim <= 1]
-        self.learning_rate = learning_rate
+        self.module, self.learning_rate = module, learning_rate
         self.groups = [(weights, weight_decay), (biases, 0.0)]
-        self.state = {parameter: self._new_state(parameter) for parameter in parameters}
-
-    @staticmethod
-    def _new_state(parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean of the gradients, mean of their squares, and number of steps."""
-        zeros = torch.zeros_like(parameter)
-        return zeros, zeros.clone(), torch.zeros((), dtype=torch.float32, device=zeros.device)
+        # Mean of the gradients, mean of their squares, and number of steps.
+        self.state = {
+            parameter: (
+                torch.zeros_like(parameter),
+                torch.zeros_like(parameter),
+                torch.zeros((), dtype=torch.float32, device=parameter.device),
+            )
+            for parameter in parameters
+        }
 
     def forget_gradients(self) -> None:
         for parameter in self.state:
@@ -180,16 +178,15 @@ class _Adam:
             moved = [parameter for parameter in group if parameter.grad is not None]
             if not moved:
                 continue
-            means, squares, steps = zip(
-                *(self.state[parameter] for parameter in moved), strict=True
-            )
+            means, squares, steps = map(list, zip(*(self.state[p] for p in moved), strict=True))
+            gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
             adam(
                 moved,
-                [parameter.grad for parameter in moved if parameter.grad is not None],
-                list(means),
-                list(squares),
+                gradients,
+                means,
+                squares,
                 [],
-                list(steps),
+                steps,
                 fused=True,
                 amsgrad=False,
                 beta1=0.9,
@@ -225,14 +222,9 @@ class _Best:
 
 
 def _one_epoch(
-    module: nn.Module,
-    loss: Callable[..., Tensor],
-    data: Sequence[Tensor],
-    batch_size: int,
-    optimizer: _Adam,
-    generator: Generator,
+    optimizer: _Adam, loss: _Loss, data: Sequence[Tensor], batch_size: int, generator: Generator
 ) -> float:
-    module.train()
+    optimizer.module.train()
     rank, n_processes = _place()
     n_points, total = len(data[0]), 0.0
     # A batch of one row has no spread for a normalization layer, so equal batches, none tiny.
@@ -252,12 +244,11 @@ def _one_epoch(
 
 def _place() -> tuple[int, int]:
     """The number of this process among those that train together, and how many there are."""
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return 0, 1
-    return distributed.get_rank(), distributed.get_world_size()
+    is_one_of_many = distributed.is_available() and distributed.is_initialized()
+    return (distributed.get_rank(), distributed.get_world_size()) if is_one_of_many else (0, 1)
 
 
 @torch.no_grad()
-def _mean_loss(module: nn.Module, loss: Callable[..., Tensor], data: Sequence[Tensor]) -> float:
+def _mean_loss(module: nn.Module, loss: _Loss, data: Sequence[Tensor]) -> float:
     module.eval()
     return float(loss(*data))

@@ -40,28 +40,14 @@ class Forest(SavesAttributes):
 
     Which rows a tree is fitted to depends only on a hash of the row. So copies of a row are in the
     same bags, and the votes of trees that have not seen a row can be found without a list of rows.
-
-    Parameters
-    ----------
-    n_trees : int
-        Number of trees.
-    depth : int
-        Comparisons from the root of a tree to a leaf, at most.
+    From the root of a tree to a leaf there are at most `depth` comparisons.
     """
 
     n_trees: int = 200
     depth: int = 10
 
-    _saved = (
-        "features_",
-        "thresholds_",
-        "children_",
-        "roots_",
-        "values_",
-        "frequencies_",
-        "seed_",
-        "share_",
-    )
+    _nodes = ("features_", "thresholds_", "children_", "roots_", "values_")
+    _saved = (*_nodes, "frequencies_", "seed_", "share_")
 
     def fit(
         self,
@@ -100,24 +86,21 @@ class Forest(SavesAttributes):
             trees = list(pool.map(grow, range(self.n_trees)))
         sizes = np.array([len(tree.features) for tree in trees])
         roots = sizes.cumsum() - sizes
-        moved = [tree.children + root for tree, root in zip(trees, roots, strict=True)]
-        columns = [np.concatenate(column) for column in zip(*trees, strict=True)]
-        self.features_ = torch.from_numpy(columns[0].astype(np.int32)).to(points.device)
-        self.thresholds_ = torch.from_numpy(columns[1]).to(points.device)
-        self.children_ = torch.from_numpy(np.concatenate(moved).astype(np.int32)).to(points.device)
-        self.roots_ = torch.from_numpy(roots.astype(np.int32)).to(points.device)
-        self.values_ = torch.from_numpy(columns[3].astype(np.float32)).to(points.device)
+        features, thresholds, children, values = map(np.concatenate, zip(*trees, strict=True))
+        children = children + roots.repeat(sizes)
+        integers = (features, children, roots)
+        self.features_, self.children_, self.roots_ = (
+            torch.from_numpy(numbers.astype(np.int32)).to(points.device) for numbers in integers
+        )
+        self.thresholds_ = torch.from_numpy(thresholds).to(points.device)
+        self.values_ = torch.from_numpy(values.astype(np.float32)).to(points.device)
         return self
 
     def votes(self, points: Tensor, *, out_of_bag: bool = False) -> Tensor:
         """Logarithms (N, K) of smoothed class frequencies in the leaves of points (N, D).
 
-        They sum to 0 over the classes. Of two classes, there is one column, of the second.
-
-        Parameters
-        ----------
-        out_of_bag : bool
-            Only trees vote that were not fitted to the point, or would not have been.
+        They sum to 0 over the classes. Of two classes, there is one column, of the second. With
+        `out_of_bag`, only trees vote that were not fitted to the point, or would not have been.
         """
         votes = [self._shares(chunk, out_of_bag) for chunk in points.split(_CHUNK)]
         smoothed = (1 - SMOOTHING) * torch.cat(votes) + SMOOTHING * self.frequencies_
@@ -156,13 +139,10 @@ class Forest(SavesAttributes):
 
 def _nodes(tree: DecisionTreeClassifier, n_classes: int) -> _Tree:
     """Nodes in an order in which the right child follows the left one."""
-    grown = tree.tree_
-    order, place = [0], 0
-    while place < len(order):  # breadth first
-        left = grown.children_left[order[place]]
-        if left >= 0:
-            order += [left, grown.children_right[order[place]]]
-        place += 1
+    grown, order = tree.tree_, [0]
+    for node in order:  # breadth first; the list grows meanwhile
+        if grown.children_left[node] >= 0:
+            order += [grown.children_left[node], grown.children_right[node]]
     nodes = np.array(order)
     is_leaf = grown.children_left[nodes] < 0
     position = np.empty_like(nodes)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from bacoun.engine.randomness import as_generator, seeded
 from bacoun.engine.threads import threads_for
-from bacoun.engine.training import mean_log_loss, train
+from bacoun.engine.training import mean_log_loss
 from bacoun.features.networks import (
     NO_CLASS,
     Dropout,
     MixedInputs,
     NetworkSettings,
+    boundary_targets,
     default_epochs,
     make_body,
     with_boundary,
@@ -64,7 +65,7 @@ class LearnedFeatures(NetworkSettings):
         generator, boundary = as_generator(context.generator), context.boundary_points
         sample_weight = context.sample_weight
         n_classes = int(labels.max()) + 1
-        self.input_shape_ = tuple(points.shape[1:])
+        self.input_shape_ = list(points.shape[1:])
         columns = context.n_categories
         self.n_categories_ = None if columns is None else list(columns)
         self.has_boundary_ = boundary is not None
@@ -76,27 +77,23 @@ class LearnedFeatures(NetworkSettings):
         if sample_weight is not None:
             data["weights"] = (sample_weight / sample_weight.mean()).to(points)
         if boundary is not None:
-            unknown = labels.new_full((len(boundary),), NO_CLASS)
-            known = context.boundary_labels
-            of_boundary = {"batch": boundary, "targets": unknown if known is None else known}
+            of_boundary = {"batch": boundary, "targets": boundary_targets(context, labels)}
             of_boundary["weights"] = points.new_ones(len(boundary))
             data = {name: torch.cat([data[name], of_boundary[name]]) for name in data}
             data["is_boundary"] = (torch.arange(len(data["batch"])) >= len(points)).to(points)
+
+        def by_name(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+            return lambda *columns: loss(**dict(zip(data, columns, strict=True)))
+
         n_weights = sum(weight.numel() for weight in self.module_.parameters())
         with threads_for(self.batch_size * n_weights):
-            self.history_ = train(
+            self.history_ = self._train(
                 self.module_,
-                lambda *columns: self._loss(**dict(zip(data, columns, strict=True))),
+                by_name(self._loss),
                 list(data.values()),
-                epochs=self.epochs or default_epochs(len(data["batch"]), self.batch_size),
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
-                l2=self.l2,
+                epochs=default_epochs(len(data["batch"]), self.batch_size),
                 l2_over=self.l2_over,
-                patience=self.patience,
-                held_out_loss=lambda *columns: self._held_out_loss(
-                    **dict(zip(data, columns, strict=True))
-                ),
+                held_out_loss=by_name(self._held_out_loss),
                 generator=generator,
                 on_epoch=context.on_epoch,
             )
@@ -104,13 +101,8 @@ class LearnedFeatures(NetworkSettings):
         self.held_out_rows_ = rows[rows < len(points)]  # without boundary points
         return self
 
-    def _loss(
-        self,
-        batch: Tensor,
-        targets: Tensor,
-        weights: Tensor | None = None,
-        is_boundary: Tensor | None = None,
-    ) -> Tensor:
+    def _loss(self, batch: Tensor, targets: Tensor, **optional: Tensor) -> Tensor:
+        weights, is_boundary = optional.get("weights"), optional.get("is_boundary")
         if is_boundary is None:
             return mean_log_loss(self.module_(batch), targets, weights)
         features = self.module_[0](batch)
@@ -133,19 +125,13 @@ class LearnedFeatures(NetworkSettings):
         """Log-odds (n,) of boundary against data, with the gradient to the features scaled."""
         if self.boundary_gradient == 1:
             return logits[:, -1]
-        log_odds: Tensor = self.module_[1](self._damped(features))[:, -1]
-        return log_odds
+        return self.module_[1](self._damped(features))[:, -1]
 
-    def _held_out_loss(
-        self,
-        batch: Tensor,
-        targets: Tensor,
-        weights: Tensor | None = None,
-        is_boundary: Tensor | None = None,
-    ) -> Tensor:
+    def _held_out_loss(self, batch: Tensor, targets: Tensor, **optional: Tensor) -> Tensor:
         """Log loss of the classes of data points, without the boundary."""
+        weights, is_boundary = optional.get("weights"), optional.get("is_boundary")
         if is_boundary is None or bool(is_boundary.all()):
-            return self._loss(batch, targets, weights, is_boundary)
+            return self._loss(batch, targets, **optional)
         is_data = is_boundary == 0
         weights = None if weights is None else weights[is_data]
         return mean_log_loss(self.module_(batch[is_data])[:, :-1], targets[is_data], weights)
@@ -155,11 +141,9 @@ class LearnedFeatures(NetworkSettings):
             return copy.deepcopy(self.body)
         images = self.body == "convolutional" or len(self.input_shape_) == 3
         dropout = (0.5 if images else 0.0) if self.dropout is None else self.dropout
-        if self.n_categories_ is not None:
-            hidden_numbers = self._input_dropout(self.n_categories_.count(0))
-            inputs = MixedInputs(
-                self.n_categories_, self.embedding, self.category_dropout, hidden_numbers
-            )
+        if (columns := self.n_categories_) is not None:
+            rates = self.category_dropout, self._input_dropout(columns.count(0))
+            inputs = MixedInputs(columns, self.embedding, *rates)
             body = make_body(self.body, (inputs.n_outputs,), self.hidden, dropout)
             return nn.Sequential(inputs, *body)
         body = make_body(self.body, self.input_shape_, self.hidden, dropout)
@@ -169,8 +153,7 @@ class LearnedFeatures(NetworkSettings):
     @torch.no_grad()
     def transform(self, points: Tensor) -> Tensor:
         """Features (N, L) of points (N, ...)."""
-        features: Tensor = self.module_[0](points)
-        return features
+        return self.module_[0](points)
 
     @torch.no_grad()
     def transform_with_log_odds(self, points: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -179,10 +162,8 @@ class LearnedFeatures(NetworkSettings):
         if not self.has_boundary_:
             return features, None
         logits: Tensor = self.module_[1](features)
-        boundary = logits[:, -1]
-        return features, boundary - logits[:, :-1].logsumexp(
-            dim=1
-        ) if self.joint_softmax else boundary
+        other = logits[:, :-1].logsumexp(dim=1) if self.joint_softmax else 0
+        return features, logits[:, -1] - other
 
     @torch.no_grad()
     def region_proba(self, points: Tensor) -> Tensor:
@@ -192,16 +173,11 @@ class LearnedFeatures(NetworkSettings):
             return logits.softmax(dim=1)
         return with_boundary(logits)
 
-    def _rebuilt(self, name: str, state: Any) -> Any:
-        if name == "input_shape_":
-            return tuple(state)
+    def _empty(self, name: str, state: Any) -> Any:
         if name != "module_":
-            return state
-        of_last_layer = state["1.weight"]  # (outputs, features)
-        with seeded(Generator()):  # the initial weights are replaced
-            module = nn.Sequential(self._body(), nn.Linear(*of_last_layer.shape[::-1]))
-        module.load_state_dict(state)
-        return module.to(of_last_layer.device).eval()
+            return None
+        n_outputs, n_features = state["1.weight"].shape
+        return nn.Sequential(self._body(), nn.Linear(n_features, n_outputs))
 
 
 def _n_outputs(body: nn.Module, points: Tensor) -> int:

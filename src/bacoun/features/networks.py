@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
-from bacoun.engine.training import epochs_for
+from bacoun.engine.training import History, epochs_for, train
 from bacoun.files.persistence import SavesAttributes
+from bacoun.protocols import FitContext
 
 NO_CLASS = -1  # target of a boundary point of unknown class
 EMBEDDING_SCALE = 0.1  # standard deviation of new embeddings; larger ones are noise to unlearn
-
-
 _MANY_NUMBERS = 50  # columns of a table
 
 
@@ -72,6 +72,12 @@ class NetworkSettings(SavesAttributes, BaseEstimator):
             return self.input_dropout
         return 0.5 if n_numbers > _MANY_NUMBERS else 0.0
 
+    def _train(self, *model_and_data: Any, epochs: int, **options: Any) -> History:
+        """`train` by these settings; `epochs` are meant if none are set."""
+        for name in ("batch_size", "learning_rate", "l2", "patience"):
+            options[name] = getattr(self, name)
+        return train(*model_and_data, epochs=self.epochs or epochs, **options)
+
     def _damped(self, features: Tensor) -> Tensor:
         """Features of which the gradient is `boundary_gradient` times theirs."""
         frozen = features.detach()
@@ -81,6 +87,16 @@ class NetworkSettings(SavesAttributes, BaseEstimator):
 def default_epochs(n_points: int, batch_size: int, steps: int = 3000) -> int:
     """As many epochs as make about so many steps."""
     return epochs_for(steps, n_points, batch_size, fewest=10, most=500)
+
+
+def boundary_targets(context: FitContext, labels: Tensor) -> Tensor:
+    """Classes (n,) of the boundary points, of the type of other labels; -1 where unknown."""
+    known, points = context.boundary_labels, context.boundary_points
+    return (
+        labels.new_full((0 if points is None else len(points),), NO_CLASS)
+        if known is None
+        else known
+    )
 
 
 def with_boundary(logits: Tensor) -> Tensor:
@@ -144,11 +160,7 @@ class MixedInputs(nn.Module):
     """
 
     def __init__(
-        self,
-        n_categories: Sequence[int],
-        width: int,
-        dropout: float,
-        number_dropout: float = 0.0,
+        self, n_categories: Sequence[int], width: int, dropout: float, number_dropout: float = 0.0
     ) -> None:
         super().__init__()
         self.dropout, self.number_dropout = Dropout(dropout), Dropout(number_dropout)
@@ -177,8 +189,7 @@ def perceptron(n_inputs: int, hidden: Sequence[int], dropout: float) -> nn.Seque
 def convolutional(shape: Sequence[int], hidden: Sequence[int], dropout: float) -> nn.Sequential:
     """The paper's image network: two convolutions of kernel 5 with max pooling, then dense layers.
 
-    Takes images of the given shape (C, H, W). Those below 16 x 16 are padded: two convolutions
-    would shrink them to nothing.
+    Images (C, H, W) below 16 x 16 are padded: two convolutions would shrink them to nothing.
     """
     n_channels, height, width = shape
     if min(height, width) < 4:

@@ -21,7 +21,6 @@ class PiecewiseLinear(nn.Module):
     The entry of a bin grows across the bin, from 0 to `BIN_SCALE`, and is constant outside
     (Gorishniy et al. 2022). The number itself goes on linearly beyond the data, so that far points
     stay far.
-
     """
 
     def __init__(self, n_numbers: int, n_bins: int) -> None:
@@ -46,8 +45,7 @@ class PiecewiseLinear(nn.Module):
 
     def forward(self, numbers: Tensor) -> Tensor:
         """Encoded numbers (N, n_outputs), from (N, D)."""
-        heights = (numbers[:, :, None] - self.lows) * self.slopes
-        positions = heights.clamp(0, BIN_SCALE)
+        positions = ((numbers[:, :, None] - self.lows) * self.slopes).clamp(0, BIN_SCALE)
         return torch.cat([numbers, positions.flatten(1)], dim=1)
 
 

@@ -12,11 +12,17 @@ from torch import Generator, Tensor
 
 from bacoun.engine.randomness import as_generator, seeded
 from bacoun.engine.threads import threads_for
-from bacoun.engine.training import assign_folds, train
+from bacoun.engine.training import assign_folds
 from bacoun.features.forest import Forest
-from bacoun.features.networks import NO_CLASS, NetworkSettings, default_epochs, with_boundary
+from bacoun.features.networks import (
+    NO_CLASS,
+    NetworkSettings,
+    boundary_targets,
+    default_epochs,
+    with_boundary,
+)
 from bacoun.features.perceptrons import ParallelPerceptrons
-from bacoun.protocols import ChoosePriorScale, FitContext
+from bacoun.protocols import FitContext
 
 _MOST_JUDGED = 5000  # held-out rows that decide when training stops; more add time, not certainty
 
@@ -62,20 +68,18 @@ class TabularFeatures(NetworkSettings):
     tree_depth: int = 10
     n_jobs: int | None = None
 
-    _saved = (
-        "n_categories_",
-        "n_classes_",
-        "has_boundary_",
-        "prior_scale_",
-        "forest_",
-        "votes_mean_",
-        "votes_scale_",
-        "module_",
-    )
+    _of_votes = ("forest_", "votes_mean_", "votes_scale_")
+    _saved = ("n_categories_", "n_classes_", "has_boundary_", "prior_scale_", *_of_votes, "module_")
 
     def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Train on points (N, D) and labels (N,) in 0..K-1, with or without boundary points."""
-        self._check(points)
+        if points.ndim != 2:
+            raise ValueError(
+                f"TabularFeatures needs a table (N, D); got shape {tuple(points.shape)}. "
+                "Use features='learned' for images."
+            )
+        if self.n_members < 2:
+            raise ValueError(f"n_members must be at least 2; got {self.n_members}. Try 5.")
         generator, boundary = as_generator(context.generator), context.boundary_points
         columns, weights = context.n_categories, context.sample_weight
         self.n_categories_ = [0] * points.shape[1] if columns is None else list(columns)
@@ -92,45 +96,33 @@ class TabularFeatures(NetworkSettings):
         judged = torch.randperm(len(points), generator=generator)[:_MOST_JUDGED].to(points.device)
         held_out = [column[judged] for column in data]
         if boundary is not None:
-            unknown = labels.new_full((len(boundary),), NO_CLASS)
-            known = context.boundary_labels
             of_boundary = [
                 boundary,
                 self._votes(boundary),
-                unknown if known is None else known,
+                boundary_targets(context, labels),
                 weights.new_full((len(boundary),), self.boundary_weight),
                 folds.new_full((len(boundary),), -1),
             ]
             data = [torch.cat(pair) for pair in zip(data, of_boundary, strict=True)]
         with threads_for(0):
-            self.history_ = train(
+            self.history_ = self._train(
                 self.module_,
                 self._loss,
                 data,
-                epochs=self.epochs or default_epochs(len(data[0]), self.batch_size, 6000),
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
-                l2=self.l2,
-                patience=self.patience,
+                epochs=default_epochs(len(data[0]), self.batch_size, 6000),
                 held_out=held_out,
                 held_out_loss=self._held_out_loss,
                 generator=generator,
                 on_epoch=context.on_epoch,
             )
             self.prior_scale_ = None
-            if context.choose_prior_scale is not None:
-                choose = context.choose_prior_scale
-                self.prior_scale_ = self._best_prior_scale(choose, *held_out)
+            if (choose := context.choose_prior_scale) is not None:
+                points, votes, labels, weights, folds = held_out
+                with torch.no_grad():
+                    learned = self.module_.features(points, votes).double()
+                known = labels, weights.double(), folds, self.n_classes_
+                self.prior_scale_ = choose(learned, *known)
         return self
-
-    def _check(self, points: Tensor) -> None:
-        if points.ndim != 2:
-            raise ValueError(
-                f"TabularFeatures needs a table (N, D); got shape {tuple(points.shape)}. "
-                "Use features='learned' for images."
-            )
-        if self.n_members < 2:
-            raise ValueError(f"n_members must be at least 2; got {self.n_members}. Try 5.")
 
     def _fit_forest(
         self, points: Tensor, labels: Tensor, weights: Tensor, generator: Generator
@@ -143,8 +135,7 @@ class TabularFeatures(NetworkSettings):
             points, labels, sample_weight=weights, generator=generator, n_jobs=self.n_jobs
         )
         votes = self.forest_.votes(points, out_of_bag=True)
-        spread = votes.std(dim=0, correction=0)
-        self.votes_mean_ = votes.mean(dim=0)
+        spread, self.votes_mean_ = votes.std(dim=0, correction=0), votes.mean(dim=0)
         self.votes_scale_ = torch.where(spread > 1e-6, spread, torch.ones_like(spread))
         return (votes - self.votes_mean_) / self.votes_scale_
 
@@ -176,16 +167,14 @@ class TabularFeatures(NetworkSettings):
         members = torch.arange(self.n_members, device=folds.device)[:, None]
         weights = weights * (folds != members)  # (M, n)
         features = self.module_.features(points, votes)
-        logits = self.module_.outputs(features)
-        loss = _cross_entropy(logits[..., : self.n_classes_], targets)
+        loss = _cross_entropy(self.module_.outputs(features)[..., : self.n_classes_], targets)
         if self.has_boundary_:
             log_odds = self.module_.outputs(self._damped(features))[..., -1]
             is_boundary = (folds < 0).to(log_odds).expand_as(log_odds)
             loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(
                 log_odds, is_boundary, reduction="none"
             )
-        share_trained = 1 - 1 / self.n_members
-        return (weights * loss).mean(dim=1).sum() / share_trained
+        return (weights * loss).mean(dim=1).sum() / (1 - 1 / self.n_members)  # the share trained
 
     def _held_out_loss(
         self, points: Tensor, votes: Tensor, targets: Tensor, weights: Tensor, folds: Tensor
@@ -195,19 +184,6 @@ class TabularFeatures(NetworkSettings):
         held_out = logits[folds, torch.arange(len(folds), device=folds.device), : self.n_classes_]
         loss = torch.nn.functional.cross_entropy(held_out, targets, reduction="none")
         return (weights * loss).sum() / weights.sum()
-
-    @torch.no_grad()
-    def _best_prior_scale(
-        self,
-        choose: ChoosePriorScale,
-        points: Tensor,
-        votes: Tensor,
-        labels: Tensor,
-        weights: Tensor,
-        folds: Tensor,
-    ) -> float:
-        features = self.module_.features(points, votes).double()
-        return choose(features, labels, weights.double(), folds, self.n_classes_)
 
     @torch.no_grad()
     def transform(self, points: Tensor) -> Tensor:
@@ -238,15 +214,10 @@ class TabularFeatures(NetworkSettings):
         regions = with_boundary(logits) if self.has_boundary_ else logits.softmax(dim=2)
         return regions.mean(dim=0)
 
-    def _rebuilt(self, name: str, state: Any) -> Any:
-        if name == "forest_" and state is not None:
-            return Forest(n_trees=self.n_trees, depth=self.tree_depth).set_state(state)
-        if name != "module_":
-            return state
-        with seeded(Generator()):  # the initial weights are replaced
-            module = self._new_members()
-        module.load_state_dict(state)
-        return module.to(state["first"].device).eval()
+    def _empty(self, name: str, state: Any) -> Any:
+        if name == "forest_":
+            return Forest(n_trees=self.n_trees, depth=self.tree_depth)
+        return self._new_members() if name == "module_" else None
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

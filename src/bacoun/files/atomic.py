@@ -52,7 +52,8 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     The old folder is removed only after the new one has its name, so that at any moment one of them
     is there. Where the system can exchange two names at once, it has the name of `path`.
     """
-    target, temporary = Path(path), _temporary(Path(path))
+    target = Path(path)
+    temporary = _temporary(target)
     _clean_up_after_killed(target)
     temporary.mkdir()
     try:
@@ -112,10 +113,8 @@ def left_behind(target: Path) -> list[Path]:
 def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:  # another user's process may not be asked
+        return not isinstance(error, ProcessLookupError)
     return True
 
 

@@ -37,12 +37,8 @@ _WITHOUT_EFFECT = {"verbose", "n_jobs"}  # settings that may change from one att
 class Checkpoint:
     """States by name in a folder, each written atomically.
 
-    Parameters
-    ----------
-    folder : str or PathLike
-        Made when needed. Only its entries `*.checkpoint` are ever read, replaced or removed.
-    every_seconds : float
-        Time between two saves of a loop that runs for long.
+    The folder is made when needed; only its entries `*.checkpoint` are ever read, replaced or
+    removed. A loop that runs for long saves its state `every_seconds`.
 
     Examples
     --------
@@ -62,10 +58,7 @@ class Checkpoint:
     def begin(self, run: State, generator: Generator) -> None:
         """Set `generator` to where the run began; refuse the folder of another run.
 
-        Parameters
-        ----------
-        run : dict
-            Everything that the result depends on, by name: data and settings.
+        `run` holds everything that the result depends on, by name: data and settings.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(
@@ -87,10 +80,10 @@ class Checkpoint:
             )
         generator.set_state(begun["generator"])
 
-    def load(self, name: str) -> State | None:
+    def load(self, name: str, device: Any = "cpu") -> State | None:
         """The state saved under `name`; None if there is none, or if it is damaged."""
         with suppress(ValueError, FileNotFoundError):
-            state = read_folder(self._path(name))
+            state = read_folder(self._path(name), str(device))
             if state.pop(_RUN, None) == self._run or self._run is None:
                 return state
         return None
@@ -143,23 +136,19 @@ class Checkpoint:
 def fingerprint(value: Any) -> str:
     """A hash of data or settings: equal for equal values, in any process.
 
-    Examples
-    --------
     >>> fingerprint([1.0, "a"]) == fingerprint((np.float64(1.0), "a")) != fingerprint([1.0, "b"])
     True
     """
-    digest: str = joblib.hash(_hashable(value))
-    return digest
+    return str(joblib.hash(_hashable(value)))
 
 
 def _hashable(value: Any) -> Any:
     """Arrays, numbers and text, nested in lists, that stand for a value."""
     if isinstance(value, Tensor):
         return np.ascontiguousarray(value.detach().cpu().numpy())
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return np.ascontiguousarray(value)
     if isinstance(value, np.ndarray | np.generic):
-        return _hashable(value.tolist())
+        is_array = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+        return np.ascontiguousarray(value) if is_array else _hashable(value.tolist())
     if isinstance(value, nn.Module):
         return [repr(value), _hashable(dict(value.state_dict()))]
     if isinstance(value, dict):

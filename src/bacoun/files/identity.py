@@ -6,12 +6,12 @@ import json
 from os import PathLike
 from pathlib import Path
 
-_DOCUMENT, _TENSORS = "model.json", "model.safetensors"
+DOCUMENT, TENSORS = "model.json", "model.safetensors"
 
 
 def is_model(path: Path) -> bool:
     """Whether a folder holds a model, as far as one can see without reading it."""
-    return (path / _DOCUMENT).is_file()
+    return (path / DOCUMENT).is_file()
 
 
 def version_of(path: str | PathLike[str]) -> str:
@@ -19,7 +19,7 @@ def version_of(path: str | PathLike[str]) -> str:
 
     The folder is not verified; `read_checksum` of `bacoun.files.model_folder` does that.
     """
-    document = Path(path) / _DOCUMENT
+    document = Path(path) / DOCUMENT
     try:
         return str(json.loads(document.read_bytes())["checksum"])[:12]
     except (ValueError, KeyError, TypeError) as error:
@@ -32,7 +32,7 @@ def stamp_of(path: Path) -> tuple[int, ...] | None:
     It takes microseconds and may change although the model does not. None if a file is missing.
     """
     try:
-        files = [(path / name).stat() for name in (_DOCUMENT, _TENSORS)]
+        files = [(path / name).stat() for name in (DOCUMENT, TENSORS)]
     except OSError:
         return None
     return tuple(part for f in files for part in (f.st_mtime_ns, f.st_ino, f.st_size))

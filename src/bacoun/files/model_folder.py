@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from torch import Tensor
 
 from bacoun.files.atomic import atomic_folder, left_behind
 from bacoun.files.checksums import checksum, checksum_of_file
+from bacoun.files.identity import DOCUMENT, TENSORS
 
 FORMAT = 3
-_DOCUMENT, _TENSORS = "model.json", "model.safetensors"
 MAY_LIE_BESIDE = ("report.html",)  # what our commands write into the folder of a model
 
 
@@ -45,35 +46,30 @@ def write_folder(content: dict[str, Any], path: str | os.PathLike[str], *, overw
     plain = _take_out_tensors(content, "", tensors)
     with atomic_folder(target) as folder:
         try:
-            save_file(tensors, folder / _TENSORS)
+            save_file(tensors, folder / TENSORS)
         except SafetensorError as error:
             raise OSError(f"'{target}' cannot be written: {error}.") from error
-        document = {
-            "format": FORMAT,
-            "tensors_checksum": checksum_of_file(folder / _TENSORS),
-            **plain,
-        }
-        document["checksum"] = checksum(document)
-        (folder / _DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False))
-        shutil.copymode(folder / _DOCUMENT, folder / _TENSORS)  # safetensors writes for the owner
-        for name in (_DOCUMENT, _TENSORS):
-            _flush_to_disk(folder / name)
+        parts = {"format": FORMAT, "tensors_checksum": checksum_of_file(folder / TENSORS)} | plain
+        document = parts | {"checksum": checksum(parts)}
+        (folder / DOCUMENT).write_text(json.dumps(document, indent=1, allow_nan=False))
+        shutil.copymode(folder / DOCUMENT, folder / TENSORS)  # safetensors writes for the owner
+        for path in (folder / DOCUMENT, folder / TENSORS):
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
 
 
 def read_folder(path: str | os.PathLike[str], device: str = "cpu") -> dict[str, Any]:
     """Read what `write_folder` wrote; a damaged folder raises a ValueError."""
     folder = Path(path)
     document = _read_document(folder)
-    del document["checksum"]
-    if document.pop("tensors_checksum") != checksum_of_file(folder / _TENSORS):
-        raise ValueError(f"'{folder / _TENSORS}' was changed after saving; save the model again.")
+    del document["checksum"], document["format"]
+    if document.pop("tensors_checksum") != checksum_of_file(folder / TENSORS):
+        raise ValueError(f"'{folder / TENSORS}' was changed after saving; save the model again.")
     try:
-        tensors = load_file(folder / _TENSORS, device=device)
+        tensors = load_file(folder / TENSORS, device=device)
     except SafetensorError as error:
-        raise ValueError(f"'{folder / _TENSORS}' is damaged; save the model again.") from error
-    del document["format"]
-    content: dict[str, Any] = _put_back_tensors(document, tensors)
-    return content
+        raise ValueError(f"'{folder / TENSORS}' is damaged; save the model again.") from error
+    return {name: _put_back_tensors(value, tensors) for name, value in document.items()}
 
 
 def read_checksum(path: str | os.PathLike[str]) -> str:
@@ -102,17 +98,17 @@ def plain(value: Any) -> Any:
 
 def _read_document(folder: Path) -> dict[str, Any]:
     """The plain values of a model, with their checksum, which is compared."""
-    for name in (_DOCUMENT, _TENSORS):
+    for name in (DOCUMENT, TENSORS):
         if not (folder / name).is_file():
             raise FileNotFoundError(
-                f"path must be a folder with {_DOCUMENT} and {_TENSORS}; '{folder}' has no {name}."
+                f"path must be a folder with {DOCUMENT} and {TENSORS}; '{folder}' has no {name}."
                 + _what_was_left(folder)
             )
     try:
-        document: dict[str, Any] = json.loads((folder / _DOCUMENT).read_text())
+        document: dict[str, Any] = json.loads((folder / DOCUMENT).read_text())
         written = document["format"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"'{folder / _DOCUMENT}' is damaged; save the model again.") from error
+        raise ValueError(f"'{folder / DOCUMENT}' is damaged; save the model again.") from error
     if written != FORMAT:
         raise ValueError(
             f"'{folder}' has format {written}, this version of bacoun reads {FORMAT}. "
@@ -120,14 +116,14 @@ def _read_document(folder: Path) -> dict[str, Any]:
         )
     content = {name: value for name, value in document.items() if name != "checksum"}
     if document.get("checksum") != checksum(content):
-        raise ValueError(f"'{folder / _DOCUMENT}' was changed after saving; save the model again.")
+        raise ValueError(f"'{folder / DOCUMENT}' was changed after saving; save the model again.")
     return document
 
 
 def _what_was_left(folder: Path) -> str:
     """A hint if a save that was killed left a model beside a folder that is missing."""
     left = [] if folder.exists() else left_behind(folder)
-    complete = next((path for path in left if (path / _DOCUMENT).exists()), None)
+    complete = next((path for path in left if (path / DOCUMENT).exists()), None)
     return f" A save was interrupted: rename '{complete}' to it." if complete else ""
 
 
@@ -138,12 +134,11 @@ def _take_out_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         # A copy, because safetensors refuses tensors that share memory, as tied weights do.
         tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
         return {"$tensor": name}
+    take = partial(_take_out_tensors, tensors=tensors)
     if isinstance(value, dict):
-        return {
-            key: _take_out_tensors(item, f"{name}/{key}", tensors) for key, item in value.items()
-        }
+        return {key: take(item, f"{name}/{key}") for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_take_out_tensors(item, f"{name}/{i}", tensors) for i, item in enumerate(value)]
+        return [take(item, f"{name}/{i}") for i, item in enumerate(value)]
     return value
 
 
@@ -157,21 +152,14 @@ def _put_back_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
-def _flush_to_disk(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
 def _may_be_replaced(target: Path) -> bool:
     """Whether a folder is empty, or a model of ours with nothing foreign in it."""
     if not target.is_dir():
         return False
     names = {path.name for path in target.iterdir()}
-    if not names:
-        return True
-    if not names <= {_DOCUMENT, _TENSORS, *MAY_LIE_BESIDE} or _DOCUMENT not in names:
-        return False
+    if not names or not names <= {DOCUMENT, TENSORS, *MAY_LIE_BESIDE} or DOCUMENT not in names:
+        return not names
     try:
-        return "format" in json.loads((target / _DOCUMENT).read_text())
+        return "format" in json.loads((target / DOCUMENT).read_text())
     except (ValueError, TypeError, OSError):
-        return _TENSORS in names  # damaged, but ours
+        return TENSORS in names  # damaged, but ours

@@ -13,6 +13,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import torch
 from torch import nn
 
 T = TypeVar("T")
@@ -32,14 +33,28 @@ class SavesAttributes:
 
     def set_state(self, state: dict[str, Any]) -> Self:
         """Undo `get_state` on an object of the same settings."""
-        for name in self._saved:
-            if name in state:
-                setattr(self, name, self._rebuilt(name, state[name]))
+        with torch.random.fork_rng(devices=[]):  # the weights of new modules are replaced
+            for name in (name for name in self._saved if name in state):
+                setattr(self, name, _filled(self._empty(name, state[name]), state[name]))
         return self
 
-    def _rebuilt(self, name: str, state: Any) -> Any:
-        """An attribute from its state, after those that `_saved` lists before it."""
+    def _empty(self, name: str, state: Any) -> Any:
+        """The dataclass, or a new object, that an attribute is; None if its state says all.
+
+        Asked in the order of `_saved`, so that it may depend on attributes before this one.
+        """
+        return None
+
+
+def _filled(empty: Any, state: Any) -> Any:
+    if empty is None or state is None:
         return _restored(object, state)
+    if isinstance(empty, list):
+        return [_filled(*pair) for pair in zip(empty, state, strict=True)]
+    if isinstance(empty, nn.Module):
+        empty.load_state_dict(state)
+        return empty.to(next(iter(state.values())).device).eval()
+    return from_state(empty, state) if isinstance(empty, type) else empty.set_state(state)
 
 
 def to_state(value: Any) -> Any:
@@ -64,11 +79,8 @@ def to_state(value: Any) -> Any:
 def from_state(kind: type[T], state: Any) -> T:
     """Undo `to_state`; what does not fit `kind` raises a ValueError that names the place.
 
-    Parameters
-    ----------
-    kind : type
-        A dataclass, or what a field of one may be: plain values, tuples, lists, mappings, arrays,
-        tensors, other dataclasses, or None.
+    `kind` is a dataclass, or what a field of one may be: plain values, tuples, lists, mappings,
+    arrays, tensors, other dataclasses, or None.
     """
     try:
         return _restored(kind, state)

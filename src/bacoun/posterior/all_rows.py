@@ -21,9 +21,7 @@ from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import newton
 from bacoun.protocols import FeatureRows
 
-MOST_WEIGHTS = 10_000
-"""Dimensions of the posterior, at most: a Hessian of so many takes 800 MB."""
-
+MOST_WEIGHTS = 10_000  # dimensions of the posterior, at most: their Hessian takes 800 MB
 _CORESET = 100_000  # rows
 _N_COMPARED = 32  # draws
 _NO_PRIOR = math.inf  # its standard deviation: that of a likelihood alone
@@ -102,8 +100,7 @@ class AllRows:
 
     def log_density(self, weights: Tensor) -> Tensor:
         """Log density (B,) of contrasts (K-1, r, B)."""
-        (value,) = self._summed(weights, want_derivatives=False)
-        return value - self._penalty(weights)
+        return self._summed(weights, want_derivatives=False)[0]
 
     def value_and_gradient(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Log density (1,) and its gradient (K-1, r, 1) at contrasts (K-1, r, 1)."""
@@ -120,15 +117,15 @@ class AllRows:
             precision = self.coreset.prior_scale**-2
             value, gradient, hessian = self._summed(weights, want_derivatives=True)
             hessian.diagonal().add_(precision)
-            value = value - self._penalty(weights)
             self._last = [weights, value, gradient - precision * weights, hessian]
         return self._last
 
     def _summed(self, weights: Tensor, *, want_derivatives: bool) -> Sequence[Tensor]:
-        return self.rows.reduce(self._likelihood(weights.double(), want_derivatives), _added)
-
-    def _penalty(self, weights: Tensor) -> Tensor:
-        return weights.double().square().sum(dim=(0, 1)) / (2 * self.coreset.prior_scale**2)
+        """Log density, and the derivatives of the likelihood alone."""
+        likelihood = self._likelihood(weights.double(), want_derivatives)
+        value, *derivatives = self.rows.reduce(likelihood, _added)
+        penalty = weights.double().square().sum(dim=(0, 1)) / (2 * self.coreset.prior_scale**2)
+        return [value - penalty, *derivatives]
 
     def move(self, chains: Tensor, mode: Tensor) -> tuple[Tensor, float]:
         """Chains (C, T, K-1, r) of the coreset, with the mode and curvature of all rows.

@@ -15,12 +15,8 @@ from torch import Tensor
 
 from bacoun.posterior.logistic import contrasts
 
-N_SUPERCHAINS = 8
-"""Nested R-hat compares this many groups of chains; a group starts from one point."""
-
-MIN_ESS = 400
-"""Smallest effective sample size that is reported without a warning."""
-
+N_SUPERCHAINS = 8  # groups of chains that nested R-hat compares; a group starts from one point
+MIN_ESS = 400  # smallest effective sample size that is reported without a warning
 _MAX_DIVERGENT_SHARE = 0.005
 _N_PROBES = 16
 
@@ -95,10 +91,8 @@ class Health:
     def __str__(self) -> str:
         rows = {name: value for name, value in asdict(self).items() if value is not None}
         width = max(map(len, rows))
-        return "\n".join(
-            f"{name:<{width}}  {f'{value:.4g}' if isinstance(value, float) else value}"
-            for name, value in rows.items()
-        )
+        shown = {key: f"{row:.4g}" if isinstance(row, float) else row for key, row in rows.items()}
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in shown.items())
 
     def warn_if_not_converged(self) -> None:
         """Issue a ConvergenceWarning that says what to change, if the chains have not converged."""
@@ -138,21 +132,17 @@ def chain_statistics(quantities: np.ndarray) -> dict[str, float]:
 def worst_rhat(quantities: np.ndarray) -> float:
     """Largest R-hat of quantities (C chains, T draws, M) and of their squares."""
     centered = _varying(quantities)
-    if len(centered) == 0:
-        return 1.0
-    return float(np.max(_rhat(np.concatenate([centered, centered**2]))))
+    worst = np.max(_rhat(np.concatenate([centered, centered**2]))) if len(centered) else 1.0
+    return float(worst)
 
 
 def effective_sample_sizes(quantities: np.ndarray) -> dict[str, float]:
     """Smallest bulk sizes over quantities (C chains, T draws, M), and over their squares."""
     centered = _varying(quantities)
     if len(centered) == 0:
-        n_draws = float(quantities[..., 0].size)
-        return {"ess": n_draws, "ess_squares": n_draws}
-    return {
-        "ess": float(np.min(array_stats.ess(centered))),
-        "ess_squares": float(np.min(array_stats.ess(centered**2))),
-    }
+        return dict.fromkeys(("ess", "ess_squares"), float(quantities[..., 0].size))
+    parts = {"ess": centered, "ess_squares": centered**2}
+    return {name: float(np.min(array_stats.ess(part))) for name, part in parts.items()}
 
 
 def _varying(quantities: np.ndarray) -> np.ndarray:
@@ -170,8 +160,7 @@ def _rhat(quantities: np.ndarray) -> Any:
         return array_stats.rhat_nested(quantities, superchain_ids=groups)
     if n_chains == 1:  # compare the two halves of a single chain
         half = quantities.shape[2] // 2
-        halves = [quantities[:, :, :half], quantities[:, :, -half:]]
-        quantities = np.concatenate(halves, axis=1)
+        quantities = np.concatenate([quantities[:, :, :half], quantities[:, :, -half:]], axis=1)
     return array_stats.rhat(quantities)
 
 
@@ -186,14 +175,9 @@ def probe_logits(chains: Tensor, q: Tensor, n_classes: int) -> np.ndarray:
 def convergence(chains: Tensor, q: Tensor, n_classes: int) -> dict[str, Any]:
     """Fields of `Health` for chains (C, T, K-1, r), probed at rows of coordinates q (N, r)."""
     logits = probe_logits(chains, q, n_classes)
-    n_chains, n_iterations, n_quantities = logits.shape
-    return {
-        "n_chains": n_chains,
-        "n_iterations": n_iterations,
-        "n_quantities": n_quantities,
-        "rhat_iid": _independent_rhat(*logits.shape),
-        **chain_statistics(logits),
-    }
+    sizes = zip(("n_chains", "n_iterations", "n_quantities"), logits.shape, strict=True)
+    independent = _independent_rhat(*logits.shape)
+    return {**dict(sizes), "rhat_iid": independent, **chain_statistics(logits)}
 
 
 @lru_cache(maxsize=32)

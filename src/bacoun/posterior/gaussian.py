@@ -48,8 +48,7 @@ class MeanField(LinearLayer):
 
     def fit(self, features: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Fit to features (N, L) and labels (N,) in 0..K-1; weights (N,) count as copies."""
-        started = time.perf_counter()
-        generator, sample_weight = as_generator(context.generator), context.sample_weight
+        started, generator = time.perf_counter(), as_generator(context.generator)
         n_classes = self._check(features, labels)
         if self.prior_scale == "evidence":
             raise ValueError(
@@ -68,7 +67,7 @@ class MeanField(LinearLayer):
             misfit = mean_log_loss(logits, targets, *weight)
             return misfit + weights.kl_divergence(prior_scale) / n_points
 
-        batches = -(-n_points // self.batch_size)
+        sample_weight, batches = context.sample_weight, -(-n_points // self.batch_size)
         with threads_for(2 * self.batch_size * design.shape[1] * n_classes):
             history = train(
                 weights,
@@ -81,14 +80,11 @@ class MeanField(LinearLayer):
                 on_epoch=context.on_epoch,
             )
         self.elbo_ = [-n_points * loss for loss in history.train]
-        self.mean_ = weights.mean.detach()
-        self.scale_ = weights.log_scale.detach().exp()
+        self.mean_, self.scale_ = weights.mean.detach(), weights.log_scale.detach().exp()
         self.eps_ = torch.randn(self.n_draws, 1, n_classes, generator=generator).to(design.device)
         self.joint_seed_ = draw_seed(generator)
-        seconds = time.perf_counter() - started
-        self.health_ = Health(
-            "MeanField", self.n_draws, self.mean_.numel(), prior_scale, seconds=seconds
-        )
+        sizes = self.n_draws, self.mean_.numel(), prior_scale
+        self.health_ = Health("MeanField", *sizes, seconds=time.perf_counter() - started)
         return self
 
     def predict_proba_samples(self, features: Tensor, joint: bool = False) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,13 +14,8 @@ from torch import Generator, Tensor
 from bacoun.engine.threads import independent_workers, is_worth_threads
 from bacoun.engine.training import OnEpoch
 from bacoun.files.checkpoint import Checkpoint
-from bacoun.files.persistence import SavesAttributes, from_state
-from bacoun.posterior.diagnostics import (
-    MIN_ESS,
-    N_SUPERCHAINS,
-    effective_sample_sizes,
-    probe_logits,
-)
+from bacoun.files.persistence import SavesAttributes
+from bacoun.posterior import diagnostics
 from bacoun.posterior.last_layer import ReducedLayer
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import Whitening, whiten
@@ -64,11 +60,7 @@ class HMC(ReducedLayer):
     target_accept: float = 0.8
 
     def _sample(
-        self,
-        posterior: SoftmaxRegression,
-        mode: Tensor,
-        generator: Generator,
-        context: FitContext,
+        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, context: FitContext
     ) -> tuple[Tensor, dict[str, Any]]:
         target = posterior.to(torch.float32)
         n_chains, n_warmup, n_iterations = self._sizes(len(posterior.features) * mode.numel())
@@ -92,8 +84,9 @@ class HMC(ReducedLayer):
             )
 
         def is_enough(draws: list[Tensor]) -> bool:
-            logits = probe_logits(_to_chains(draws, whitening), target.features, target.n_classes)
-            return min(effective_sample_sizes(logits).values()) >= MIN_ESS
+            chains = _to_chains(draws, whitening)
+            logits = diagnostics.probe_logits(chains, target.features, target.n_classes)
+            return min(diagnostics.effective_sample_sizes(logits).values()) >= diagnostics.MIN_ESS
 
         # The posterior of separable classes is skewed: the curvature at its mode says little about
         # its bulk, which the chains reach after a few iterations.
@@ -105,9 +98,8 @@ class HMC(ReducedLayer):
             x = whitening.from_weights(weights)
         enough = None if self.n_iterations else is_enough
         last = run(n_warmup - n_done, n_iterations, enough=enough, checkpoint=context.checkpoint)
-        chains = _to_chains(last.draws, whitening)
-        rates = {"acceptance": last.acceptance, "step_size": last.step_size}
-        return chains, rates | {"divergences": last.divergences}
+        facts = {name: getattr(last, name) for name in ("acceptance", "step_size", "divergences")}
+        return _to_chains(last.draws, whitening), facts
 
     def _sizes(self, work: int) -> tuple[int, int, int]:
         """Numbers of chains, warm-up iterations and iterations."""
@@ -120,7 +112,8 @@ class HMC(ReducedLayer):
 
 def _starts(dimension: int, n_chains: int, generator: Generator) -> Tensor:
     """Laplace draws (d, B), one per superchain: what nested R-hat needs to detect slow mixing."""
-    n_starts = N_SUPERCHAINS if n_chains % N_SUPERCHAINS == 0 else n_chains
+    n_groups = diagnostics.N_SUPERCHAINS
+    n_starts = n_groups if n_chains % n_groups == 0 else n_chains
     starts = torch.randn(dimension, n_starts, generator=generator)
     return starts.repeat_interleave(n_chains // n_starts, dim=1)
 
@@ -181,9 +174,9 @@ def sample_chains(
     """
     chains = _Chains(density, start, n_warmup, target_accept, n_blocks)
     planned = n_warmup + n_iterations
-    if checkpoint is not None and (saved := checkpoint.load("chains")) is not None:
+    if checkpoint is not None and (saved := checkpoint.load("chains", start.device)) is not None:
         chains.set_state(saved)
-        generator.set_state(saved["generator"])
+        generator.set_state(saved["generator"].cpu())
         planned = saved["planned"]
         if on_epoch is not None:
             on_epoch(chains.n_done, planned)
@@ -198,7 +191,7 @@ def sample_chains(
             extra = {"planned": planned, "generator": generator.get_state()}
             checkpoint.save("chains", chains.get_state() | extra)
     return Run(
-        torch.stack(chains.draws) if chains.draws else chains.x[None, :, :][:0],
+        torch.stack(chains.draws) if chains.draws else chains.x[None][:0],
         chains.x,
         chains.accepted / max(1, len(chains.draws)),
         chains.divergences,
@@ -212,17 +205,13 @@ class _Chains(SavesAttributes):
     _saved = ("x", "value", "gradient", "step", "draws", "accepted", "divergences", "n_done")
 
     def __init__(
-        self,
-        density: Density,
-        start: Tensor,
-        n_warmup: int,
-        target_accept: float,
-        n_blocks: int = 1,
+        self, density: Density, start: Tensor, n_warmup: int, target_accept: float, n_blocks: int
     ) -> None:
         self.density, self.n_warmup, self.n_blocks = density, n_warmup, n_blocks
         self.x = start
         self.value, self.gradient = density(start, True)
-        self.step = _StepSize.at(2.4 * len(start) ** -0.25, target_accept)
+        size = 2.4 * len(start) ** -0.25
+        self.step = _StepSize(target_accept, math.log(2 * size), size, size)
         self.draws: list[Tensor] = []
         self.accepted, self.divergences, self.n_done = 0.0, 0, 0
 
@@ -233,17 +222,16 @@ class _Chains(SavesAttributes):
         duration = _QUARTER_PERIOD * (0.7 + 0.6 * float(torch.rand(1, generator=generator)))
         momentum = torch.randn(x.shape, generator=generator).to(x)
         before = self.value - _kinetic(momentum)
-        proposal, momentum, new_value, new_gradient = self._integrate(
-            momentum, duration, math.ceil(duration / size)
-        )
-        change = new_value - _kinetic(momentum) - before
+        n_steps = math.ceil(duration / size)
+        proposal, momentum, value, gradient = self._integrate(momentum, duration, n_steps)
+        change = value - _kinetic(momentum) - before
         diverged = ~(change > _DIVERGENCE_THRESHOLD)  # also if it is NaN
         probability = change.nan_to_num(nan=-math.inf).clamp(max=0).exp()
         uniform = torch.rand(x.shape[1], generator=generator, dtype=torch.float64).to(probability)
         accept = uniform < probability
         self.x = torch.where(accept, proposal, x)
-        self.gradient = torch.where(accept, new_gradient, self.gradient)
-        self.value = torch.where(accept, new_value, self.value)
+        self.gradient = torch.where(accept, gradient, self.gradient)
+        self.value = torch.where(accept, value, self.value)
         if warming:
             # Unlike the arithmetic mean, the harmonic mean is sensitive to a single stuck chain.
             self.step.update(float(1 / (1 / probability.clamp(min=_MIN_ACCEPTANCE)).mean()))
@@ -260,18 +248,12 @@ class _Chains(SavesAttributes):
             return integrate(self.density, *state, duration, n_steps)
         blocks = (tensor.tensor_split(self.n_blocks, dim=1) for tensor in state)
         with independent_workers() as run:
-            integrated = run(
-                lambda x, p, gradient: integrate(self.density, x, p, gradient, duration, n_steps),
-                *blocks,
-            )
+            one = partial(integrate, self.density, duration=duration, n_steps=n_steps)
+            integrated = run(one, *blocks)
         return tuple(torch.cat(parts, dim=-1) for parts in zip(*integrated, strict=True))
 
-    def _rebuilt(self, name: str, state: Any) -> Any:
-        if name == "draws":
-            return [draw.to(self.x.device) for draw in state]
-        if name == "step":
-            return from_state(_StepSize, state)
-        return state.to(self.x.device) if isinstance(state, Tensor) else state
+    def _empty(self, name: str, state: Any) -> Any:
+        return _StepSize if name == "step" else None
 
 
 def integrate(
@@ -305,15 +287,11 @@ class _StepSize:
     """Dual averaging (Hoffman & Gelman 2014, section 3.2) of the step size that chains share."""
 
     target: float
-    anchor: float
+    anchor: float  # log of twice the first size
     current: float
     averaged: float
     count: int = 0
     error: float = 0.0
-
-    @classmethod
-    def at(cls, initial: float, target: float) -> _StepSize:
-        return cls(target, math.log(2 * initial), initial, initial)
 
     def update(self, acceptance: float) -> None:
         self.count += 1

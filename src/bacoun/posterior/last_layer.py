@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from bacoun.engine.randomness import as_generator, draw_seed
 from bacoun.engine.threads import threads_for
-from bacoun.files.persistence import SavesAttributes, from_state
+from bacoun.files.persistence import SavesAttributes
 from bacoun.posterior.all_rows import AllRows, choose_coreset, triangular_factor
 from bacoun.posterior.diagnostics import Health, convergence
 from bacoun.posterior.logistic import SoftmaxRegression, against_last, mix
@@ -77,9 +77,8 @@ class LinearLayer(SavesAttributes, BaseEstimator):
 
     def _design(self, features: Tensor) -> Tensor:
         """Features (N, L), followed by a column of ones if there is an intercept."""
-        if not self.fit_intercept:
-            return features
-        return torch.cat([features, torch.ones_like(features[:, :1])], dim=1)
+        ones = torch.ones_like(features[:, :1])
+        return torch.cat([features, ones], dim=1) if self.fit_intercept else features
 
     def _resolved_prior_scale(self, design: Tensor, best: float | None) -> float:
         """The scale as set, or what "auto" stands for: the best one known, or a rule."""
@@ -94,8 +93,8 @@ class LinearLayer(SavesAttributes, BaseEstimator):
         if "health_" not in vars(self):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first.")
 
-    def _rebuilt(self, name: str, state: Any) -> Any:
-        return from_state(Health, state) if name == "health_" else super()._rebuilt(name, state)
+    def _empty(self, name: str, state: Any) -> Any:
+        return Health if name == "health_" else None
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -119,11 +118,7 @@ class ReducedLayer(LinearLayer):
 
     @abstractmethod
     def _sample(
-        self,
-        posterior: SoftmaxRegression,
-        mode: Tensor,
-        generator: Generator,
-        context: FitContext,
+        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, context: FitContext
     ) -> tuple[Tensor, dict[str, Any]]:
         """Chains of contrasts (C, T, K-1, r) and fields for `Health`."""
 
@@ -133,8 +128,7 @@ class ReducedLayer(LinearLayer):
         With `all_rows` in the context, it has the mode of all rows and its curvature; its shape
         beyond that is learned from the sample.
         """
-        started = time.perf_counter()
-        generator = as_generator(context.generator)
+        started, generator = time.perf_counter(), as_generator(context.generator)
         context = replace(context, generator=generator)
         sample_weight, all_rows = context.sample_weight, context.all_rows
         self.n_classes_ = self._check(features, labels)
@@ -219,9 +213,8 @@ class ReducedLayer(LinearLayer):
     def _joint_logits(self, features: Tensor) -> Tensor:
         """Logits (N, K-1, S) against the last class, from whole weight vectors."""
         design = self._design(features)
-        basis = self.reduction_.basis.to(design)
+        basis, n_columns = self.reduction_.basis.to(design), self.n_classes_ - 1
         q = design @ basis
-        n_columns = self.n_classes_ - 1
         logits = (q @ self.weights_[:-1].to(q)).unflatten(1, (n_columns, self.n_draws))
         remainder = design - q @ basis.T
         generator = torch.Generator().manual_seed(self.joint_seed_)
@@ -261,8 +254,6 @@ class ReducedLayer(LinearLayer):
         if "chains_" not in vars(self):
             raise NotFittedError("the chains are not kept in files; fit again to look at them.")
 
-    def _rebuilt(self, name: str, state: Any) -> Any:
+    def _empty(self, name: str, state: Any) -> Any:
         self.__dict__.pop("_predictives", None)
-        return (
-            from_state(Reduction, state) if name == "reduction_" else super()._rebuilt(name, state)
-        )
+        return Reduction if name == "reduction_" else super()._empty(name, state)

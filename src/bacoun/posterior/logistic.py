@@ -13,8 +13,10 @@ matrix products instead of B small ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from scipy.linalg import helmert
@@ -142,15 +144,11 @@ class SoftmaxRegression:
             for k in range(j + 1):
                 hessian[j, :, k] += features.T @ (covariance[:, j, k, None] * features)
 
-        longest_first = range(n_columns - 1, -1, -1)
-        if is_worth_threads(self.features.numel() * n_columns**2 * r):
-            with independent_workers() as run:
-                for chunk in self._curvatures(weights):
-                    run(partial(add, *chunk), longest_first)
-        else:
+        on_threads = is_worth_threads(self.features.numel() * n_columns**2 * r)
+        workers: Any = independent_workers() if on_threads else nullcontext(map)
+        with workers as run:
             for chunk in self._curvatures(weights):
-                for j in longest_first:
-                    add(*chunk, j)
+                list(run(partial(add, *chunk), range(n_columns - 1, -1, -1)))  # longest first
         for j in range(n_columns):
             for k in range(j):
                 hessian[k, :, j] = hessian[j, :, k].T
@@ -185,8 +183,7 @@ class SoftmaxRegression:
         columns = contrasts(self.n_classes).to(self.features)
         pairs = (columns[:, :, None] * columns[:, None]).flatten(1)  # (K, (K-1)^2)
         n_draws = weights.shape[2]
-        rows = max(64, _CHUNK_ELEMENTS // (len(columns) ** 2))
-        rows = min(rows, _CHUNK_ROWS)
+        rows = min(max(64, _CHUNK_ELEMENTS // (len(columns) ** 2)), _CHUNK_ROWS)
         for start in range(0, len(self.features), rows):
             features = self.features[start : start + rows]
             covariance = features.new_zeros(len(features), pairs.shape[1])

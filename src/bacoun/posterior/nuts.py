@@ -40,11 +40,7 @@ class NUTS(ReducedLayer):
     target_accept: float = 0.8
 
     def _sample(
-        self,
-        posterior: SoftmaxRegression,
-        mode: Tensor,
-        generator: Generator,
-        context: FitContext,
+        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, context: FitContext
     ) -> tuple[Tensor, dict[str, Any]]:
         whitening = whiten(posterior, mode[:, :, None])
 
@@ -76,8 +72,7 @@ def run_nuts(
     n_chains: int,
     n_warmup: int,
     n_iterations: int,
-    target_accept: float,
-    seed: int,
+    **settings: Any,
 ) -> tuple[np.ndarray, int]:
     """Draws (C, T, d) of `density(x) -> (log density, gradient)`, and the number of divergences."""
     try:
@@ -99,15 +94,6 @@ def run_nuts(
         ["x"],
         make_initial_point_fn=lambda seed: np.random.default_rng(seed).normal(size=dimension),
     )
-    trace = nutpie.sample(
-        model,
-        draws=n_iterations,
-        tune=n_warmup,
-        chains=n_chains,
-        cores=1,
-        seed=seed,
-        target_accept=target_accept,
-        progress_bar=False,
-        save_warmup=False,
-    )
+    settings |= {"chains": n_chains, "tune": n_warmup, "draws": n_iterations, "cores": 1}
+    trace = nutpie.sample(model, **settings, progress_bar=False, save_warmup=False)
     return trace.posterior["x"].to_numpy(), int(trace.sample_stats["diverging"].sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from scipy import optimize
@@ -80,20 +81,16 @@ def log_evidence(posterior: SoftmaxRegression, mode: Tensor) -> float:
 
 
 def most_evident_prior_scale(
-    features: Tensor,
-    labels: Tensor,
-    n_classes: int,
-    tol: float,
-    spectrum: Spectrum,
-    sample_weight: Tensor | None = None,
+    features: Tensor, labels: Tensor, n_classes: int, *options: Any
 ) -> float:
-    """The prior standard deviation from 0.01 to 100 with the largest evidence, to about 5 %."""
+    """The prior standard deviation from 0.01 to 100 with the largest evidence, to about 5 %.
+
+    The options are those of `reduce` after the scale.
+    """
+    data = features, labels, n_classes
 
     def loss(log_scale: float) -> float:
-        scale = math.exp(log_scale)
-        _, posterior, mode = reduce(
-            features, labels, n_classes, scale, tol, spectrum, sample_weight
-        )
+        _, posterior, mode = reduce(*data, math.exp(log_scale), *options)
         return -log_evidence(posterior, mode)
 
     bounds = math.log(_MIN_SCALE), math.log(_MAX_SCALE)

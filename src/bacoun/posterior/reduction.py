@@ -17,8 +17,7 @@ from bacoun.posterior.logistic import SoftmaxRegression, contrasts
 from bacoun.posterior.whitening import find_mode
 
 _MAX_FLOAT64 = 20_000_000  # numbers; larger problems are kept in float32
-MAX_SHIFT = 0.1
-"""Largest shift of the joint mean of the dropped directions, in prior standard deviations."""
+MAX_SHIFT = 0.1  # of the joint mean of the dropped directions, in prior standard deviations
 
 
 class Spectrum:
@@ -82,9 +81,8 @@ def reduce(
     mode = None
     while True:
         basis = spectrum.directions[:, strong]
-        precision = (
-            torch.float64 if len(features) * basis.shape[1] <= _MAX_FLOAT64 else torch.float32
-        )
+        is_small = len(features) * basis.shape[1] <= _MAX_FLOAT64
+        precision = torch.float64 if is_small else torch.float32
         coordinates = features.to(precision) @ basis.to(precision)
         weight = None if sample_weight is None else sample_weight.to(precision)
         posterior = SoftmaxRegression(coordinates, labels, n_classes, prior_scale, weight)

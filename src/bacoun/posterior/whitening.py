@@ -28,13 +28,11 @@ def find_mode(
     The eigenvalues (r,) are those of the features' Gram matrix, which is diagonal.
     """
     n_columns, r = posterior.shape
-    zeros = torch.zeros(posterior.shape, dtype=torch.float64, device=eigenvalues.device)
-    first = zeros if start is None else start
-    if len(posterior.features) * (n_columns * r) ** 2 <= _MAX_NEWTON:
-        mode = newton(posterior, first)
-        if mode is not None:
-            return mode
-    return _lbfgs(posterior, eigenvalues, first)
+    if start is None:
+        start = torch.zeros(n_columns, r, dtype=torch.float64, device=eigenvalues.device)
+    is_cheap = len(posterior.features) * (n_columns * r) ** 2 <= _MAX_NEWTON
+    mode = newton(posterior, start) if is_cheap else None
+    return _lbfgs(posterior, eigenvalues, start) if mode is None else mode
 
 
 class Density(Protocol):
