@@ -207,8 +207,11 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
         with independent_workers() as run:
             chunks = run(evaluate_from, range(0, len(table), LARGE_CHUNK))
-        columns: Any = zip(*chunks, strict=True)
-        return Evaluation(*(None if c[0] is None else np.concatenate(c) for c in columns))
+        columns: list[Any] = [
+            None if column[0] is None else np.concatenate(column)
+            for column in zip(*chunks, strict=True)
+        ]
+        return Evaluation(*columns)
 
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
         """Everything about standardized points (N, D), with the draws of one chunk in memory."""

@@ -148,7 +148,8 @@ class FlowShell(SavesAttributes, FlowSettings):
         self, n_points: int, generator: Generator, *, check_overlap: bool
     ) -> tuple[Tensor, Tensor]:
         """Up to `n_points` valid boundary points and their flows; fewer after too many rounds."""
-        rounds, missing = [], n_points
+        rounds: list[tuple[Tensor, Tensor]] = []
+        missing = n_points
         while len(rounds) < _MAX_ROUNDS and (missing > 0 or not rounds):
             rounds.append(self._one_round(missing, generator, check_overlap))
             missing -= len(rounds[-1][0])
