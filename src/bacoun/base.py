@@ -153,7 +153,8 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The most likely class (N,) of each row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        winners = self.predict_proba(X).argmax(axis=1)  # which says so if there was no fit
+        return self.classes_[winners]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Class probabilities (N, K): the mean over posterior draws."""

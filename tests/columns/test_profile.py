@@ -53,7 +53,7 @@ def test_known_answers():
     assert (smoker.mean, smoker.distinct) == (0.5, (0.0, 1.0))
     assert ward.counts == {"B": 20, "A": 10, "C": 10}
     assert unit.counts == {"mg": 40}
-    assert (lab.missing, lab.n_present, lab.distinct_counts) == (0.25, 30, (10, 20))
+    assert (lab.n_missing, lab.n_present, lab.distinct_counts) == (10, 30, (10, 20))
 
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60))
