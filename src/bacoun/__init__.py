@@ -1,7 +1,5 @@
 """bacoun: Bayesian classifiers that know what they have not seen."""
 
-from __future__ import annotations
-
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -3,8 +3,6 @@
 BaCOUn and the baselines differ only in where the posterior draws come from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Generic, Self

@@ -1,7 +1,5 @@
 """BaCOUnClassifier: fits the steps in order; see `prediction` and `serialization` for the rest."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

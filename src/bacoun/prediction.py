@@ -1,7 +1,5 @@
 """Prediction with fitted steps: standardized points in, probabilities and uncertainty out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Comments name the appendix a value is taken from: A is "Data", B is "Implementat
 *Silent* marks our choice where the paper gives no value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ Any scikit-learn `BaseEstimator` with the methods of its step will do; there is 
 inherit. The protocols `Has...` are optional: a step that has their members is asked for them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
@@ -60,7 +58,7 @@ class FitContext:
     boundary_labels: Tensor | None = None
     choose_prior_scale: ChoosePriorScale | None = None
     best_prior_scale: float | None = None
-    all_rows: FeatureRows | None = None
+    all_rows: "FeatureRows | None" = None
 
 
 class FeatureRows(Protocol):

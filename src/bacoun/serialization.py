@@ -1,7 +1,5 @@
 """A fitted classifier <-> nested plain values and tensors, for `files.model_folder`."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +26,7 @@ _SHAPE = ("n_features_in_", "image_shape_", "n_categories_")
 _FITTED = (*_SHAPE, "mean_", "scale_", "outliers_", "set_scores_")
 
 
-def pack_classifier(model: BaCOUnClassifier) -> State:
+def pack_classifier(model: "BaCOUnClassifier") -> State:
     """Everything that `unpack_classifier` needs to rebuild a fitted classifier."""
     check_is_fitted(model)
     seed = model.random_state if isinstance(model.random_state, int) else None

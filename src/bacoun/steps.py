@@ -1,7 +1,5 @@
 """The three steps by name: how a name becomes an object, and how a step is fitted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

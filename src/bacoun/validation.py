@@ -1,7 +1,5 @@
 """Input checks: each mistake is refused in one sentence that says what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Weights of rows and classes, as scikit-learn understands them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -23,7 +21,7 @@ class Rows(NamedTuple):
     weights: np.ndarray | None  # (n,); None if all are 1
     places: np.ndarray | None  # (n,) among all given rows; None if all are used
 
-    def take(self, rows: np.ndarray) -> Rows:
+    def take(self, rows: np.ndarray) -> "Rows":
         """Some of them, by their indices (m,)."""
         return Rows(
             take(self.X, rows),

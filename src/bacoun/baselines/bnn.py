@@ -4,8 +4,6 @@ The paper's "BBVI". Only the mean and standard deviation of each weight are kept
 regenerated from seeds: 200 networks of 800,000 weights would take 0.6 GB.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 Mukhoti et al. (2023), "Deep Deterministic Uncertainty: A New Simple Baseline".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

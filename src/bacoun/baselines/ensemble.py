@@ -1,7 +1,5 @@
 """Deep ensembles: the same network, trained several times from different initial weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

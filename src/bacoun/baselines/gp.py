@@ -3,8 +3,6 @@
 The fitted model keeps plain tensors and predicts without GPyTorch, so it can be pickled.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass

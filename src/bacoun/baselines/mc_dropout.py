@@ -1,7 +1,5 @@
 """MC-Dropout: a network trained with dropout that also drops units when it predicts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 Charpentier et al. (2022), "Natural Posterior Network".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

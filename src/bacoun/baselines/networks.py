@@ -1,7 +1,5 @@
 """Shared by the baselines: common settings, and classifiers of many networks or of one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral

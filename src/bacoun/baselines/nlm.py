@@ -1,7 +1,5 @@
 """NLM, the neural linear model: BaCOUn without boundary points."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """Shared by SNGP and DDU: a residual network that keeps distances, by spectral normalization."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -42,7 +40,7 @@ class ResidualClassifier(SingleNetwork):
     dropout: float = 0.1
     patience: int | None = 20
 
-    def _residual_network(self, n_inputs: int) -> ResidualNetwork:
+    def _residual_network(self, n_inputs: int) -> "ResidualNetwork":
         return ResidualNetwork(
             n_inputs, self.width, self.n_layers, self.spectral_bound, self.dropout
         )

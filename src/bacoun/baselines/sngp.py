@@ -4,8 +4,6 @@ Liu et al. (2020), "Simple and Principled Uncertainty Estimation with Determinis
 via Distance Awareness".
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

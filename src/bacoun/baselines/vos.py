@@ -3,8 +3,6 @@
 Du et al. (2022), "VOS: Learning What You Don't Know by Virtual Outlier Synthesis".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

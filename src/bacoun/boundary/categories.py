@@ -1,7 +1,5 @@
 """CategoryTree: the probability of categories, each given one other column and the class."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Self

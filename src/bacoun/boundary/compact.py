@@ -1,7 +1,5 @@
 """CompactShell: a `FlowShell`, applied to principal components if there are many inputs."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self

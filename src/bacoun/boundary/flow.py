@@ -1,7 +1,5 @@
 """A normalizing flow on standardized points: log_prob, to_latent, to_data."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """FlowShell: a shell in the latent space of one flow, or one per class, mapped to the data."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """ClassGaussians: one Gaussian per class, which few rows of many columns can afford."""
 
-from __future__ import annotations
-
 import math
 from typing import Self
 

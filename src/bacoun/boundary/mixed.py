@@ -1,7 +1,5 @@
 """MixedShell: flows for numbers, a tree for categories; together one density of the row."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Self
 

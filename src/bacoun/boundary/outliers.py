@@ -1,7 +1,5 @@
 """Remove the points that a flow finds unlikely; the paper's appendix "Robustness to Outliers"."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Self

@@ -6,8 +6,6 @@ its own derivative instead of recording a dozen small operations. The more input
 is than composing zuko's transforms: `python -m benchmarks flows`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Points between two spheres, and the radius of the sphere that holds a share of the data."""
 
-from __future__ import annotations
-
 import math
 
 import torch

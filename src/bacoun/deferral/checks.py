@@ -1,7 +1,5 @@
 """Input checks: each error message is one sentence, followed by what to do."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from numbers import Real
 from typing import Any

@@ -5,8 +5,6 @@ If a new point is exchangeable with the N calibration points, its rank among the
 1 - k / (N + 1), whatever the distribution of scores; ties only make that smaller.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -11,8 +11,6 @@ Taking the thresholds from the same scores costs one assumption: the error rate 
 uncertainty rises. With `thresholds` chosen on other points, nothing is assumed.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """DeferralRule: accept a prediction, or defer the point to a person and say why."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Nested settings such as `boundary__shell__epochs`, also of parts given by name or default."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, clone

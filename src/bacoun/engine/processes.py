@@ -1,7 +1,5 @@
 """A function in a process of its own, with a pipe to it, started again if it died."""
 
-from __future__ import annotations
-
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Progress of a fit: bars on stderr, for `verbose=True` and the command line, or a listener."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Randomness: `random_state` outside, an explicit `torch.Generator` inside."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -4,8 +4,6 @@ Under `torchrun`, once `torch.distributed` is initialized, all processes train t
 each computes the gradient of its share of every mini-batch, and the shares are added.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

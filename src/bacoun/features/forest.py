@@ -3,8 +3,6 @@
 Networks need many rows to learn a step or a threshold in one column; trees find them at once.
 """
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """LearnedFeatures: a network's last hidden layer, trained on classes and boundary."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the networks of step 2 share, and their bodies: all layers before the last, linear one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The network of `TabularFeatures`: encoded inputs, and small perceptrons side by side."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

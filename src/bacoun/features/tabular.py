@@ -1,7 +1,5 @@
 """TabularFeatures: an ensemble of small networks that also see the votes of a forest."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

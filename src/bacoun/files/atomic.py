@@ -3,8 +3,6 @@
 Both are written under a hidden temporary name beside the target and renamed at the end.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -4,8 +4,6 @@ A resumed fit starts from the top with the generator it began with. Finished ste
 so are the chains of a running sampler; everything else is recomputed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """SHA-256 of plain values and of files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Which model a folder holds: a model is its checksum. Torch is not needed to ask for it."""
 
-from __future__ import annotations
-
 import json
 from os import PathLike
 from pathlib import Path

@@ -4,8 +4,6 @@
 checksum of both, so that a truncated or altered folder is refused.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@
 types say everything. A fitted step lists its attributes: `SavesAttributes`.
 """
 
-from __future__ import annotations
-
 import math
 import types
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Numbers in sentences."""
 
-from __future__ import annotations
-
 
 def percent(share: float, digits: int = 2, least: float = 0.001) -> str:
     """A fraction in percent, to so many significant digits.

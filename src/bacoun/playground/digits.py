@@ -4,8 +4,6 @@ It learns from MNIST if that is at hand, in the folder that the variable BACOUN_
 otherwise from scikit-learn's digits, which have 8 by 8 pixels.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import warnings

@@ -1,7 +1,5 @@
 """Fit a method to points in the plane, and map what it says about every place."""
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

@@ -1,7 +1,5 @@
 """The pages that train models: one address each, as page, data or stream of events."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Settings of the two pages, as they stand in their addresses."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field

@@ -3,8 +3,6 @@
 A fit that nobody waits for any more is given up. Results are kept for a while.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -7,8 +7,6 @@ posterior beyond a Gaussian. The difference is measured, by the log density of a
 the draws.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

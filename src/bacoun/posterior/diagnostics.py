@@ -1,7 +1,5 @@
 """Have the chains converged? R-hat, effective sample size and divergences."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import asdict, dataclass
 from functools import lru_cache

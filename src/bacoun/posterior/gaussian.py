@@ -1,7 +1,5 @@
 """Gaussian approximations: mean field, which the paper uses for images ("BBVI"), and Laplace."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any, Self

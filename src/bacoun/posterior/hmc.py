@@ -1,7 +1,5 @@
 """Vectorized Hamiltonian Monte Carlo: all chains take each gradient in one matrix product."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

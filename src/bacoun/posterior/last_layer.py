@@ -1,7 +1,5 @@
 """What all last layers share, and the reduction to the directions that the data informs."""
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

@@ -10,8 +10,6 @@ Weights have shape (K-1, r, B) for r features and B chains, so that a gradient t
 matrix products instead of B small ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -78,7 +76,7 @@ class SoftmaxRegression:
         """(K-1, r), the shape of one draw."""
         return self.n_classes - 1, self.features.shape[1]
 
-    def to(self, dtype: torch.dtype) -> SoftmaxRegression:
+    def to(self, dtype: torch.dtype) -> "SoftmaxRegression":
         """The same density with the features in another precision."""
         weight = None if self.sample_weight is None else self.sample_weight.to(dtype)
         fixed = self.labels, self.n_classes, self.prior_scale

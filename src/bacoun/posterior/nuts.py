@@ -1,7 +1,5 @@
 """NUTS, the paper's own inference: nutpie on the whitened posterior."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """From logits against the last class to probabilities, or directly to their moments over draws."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The prior standard deviation of the weights: by held-out rows, or by the evidence."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

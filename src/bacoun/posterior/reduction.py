@@ -6,8 +6,6 @@ the null space of Phi this is exact. Weak directions are dropped too, if the dat
 them by more than `tol` and moves their joint mean by less than `MAX_SHIFT`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """The mode of the posterior, and whitened coordinates in which it is close to N(0, I)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -107,7 +105,7 @@ class Whitening:
     factor: Tensor  # (1, d, d), one A for all contrasts, or (K-1, r, r), one for each
     log_det: float  # log |det A|
 
-    def to(self, dtype: torch.dtype) -> Whitening:
+    def to(self, dtype: torch.dtype) -> "Whitening":
         """The same map in another precision."""
         return Whitening(self.center.to(dtype), self.factor.to(dtype), self.log_det)
 

@@ -1,7 +1,5 @@
 """The application: `create_app` puts access, routes and pages together, `serve` runs it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """Backend: what routes ask; models by their names, answered by worker processes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

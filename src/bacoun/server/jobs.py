@@ -1,10 +1,8 @@
 """What travels between the process that accepts requests and those that score."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from bacoun.web.errors import MEDIA_TYPE, error_body
 
@@ -40,6 +38,6 @@ class Answer:
     deferred: int = 0
 
     @classmethod
-    def refusal(cls, status: int, message: str) -> Answer:
+    def refusal(cls, status: int, message: str) -> Self:
         """An error."""
         return cls(error_body(status, message), status=status)

@@ -1,7 +1,5 @@
 """Settings of the service: who may ask, and how much."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass, field
 

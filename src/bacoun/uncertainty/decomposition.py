@@ -1,7 +1,5 @@
 """Total predictive entropy = aleatoric + epistemic, the paper's appendix C."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields

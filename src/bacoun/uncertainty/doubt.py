@@ -22,8 +22,6 @@ are needed to tell noise from ignorance,
     ood       = total - (1 - q) H[E_w p_w].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -68,7 +66,7 @@ class Tail:
     spread: float  # distance from the median to the 95 % quantile
     shape: float  # of the excess over 1; above 0
     scale: float
-    below: Tail | None = None  # the same of minus the score, if a low score is unusual too
+    below: "Tail | None" = None  # the same of minus the score, if a low score is unusual too
 
     @classmethod
     def of(

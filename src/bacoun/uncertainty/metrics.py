@@ -6,8 +6,6 @@ out-of-distribution points, `outside` (m,). Calibration compares `probabilities`
 uncertain points are not answered; `correct` (N,) says whether each prediction is.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

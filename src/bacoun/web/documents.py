@@ -1,7 +1,5 @@
 """The OpenAPI document of addresses that read and write bodies by hand, from pydantic models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, Field, TypeAdapter

@@ -1,7 +1,5 @@
 """Errors over HTTP: one shape for all, {"error": a sentence, "code": a word}."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Pages: templates of a room -> HTML. What a page shows it fetches itself, as data."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from fastapi.responses import HTMLResponse, Response

@@ -5,8 +5,6 @@ body that came there, `read`. Its name here is the kind of job that its routes a
 process that accepts requests a dialect imports neither pandas nor torch.
 """
 
-from __future__ import annotations
-
 from bacoun.server.dialects import mlflow, open_inference, tables
 from bacoun.server.dialects.dialect import Dialect
 

@@ -1,17 +1,15 @@
 """What a dialect is, and what it makes of a body."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from fastapi import APIRouter
 
 from bacoun.server.dialects.formats import JSON, Rows, Scored, n_rows_of
 from bacoun.server.jobs import Job
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
-
     from bacoun.server.backend import Backend
     from bacoun.server.workers.models import LoadedModel
 
@@ -33,8 +31,8 @@ class ScoringRequest:
 class Dialect(Protocol):
     """A module that speaks a protocol."""
 
-    def routes(self, backend: Backend) -> APIRouter:
+    def routes(self, backend: "Backend") -> APIRouter:
         """Addresses; they hand requests on with `backend.ask_with_body`."""
 
-    def read(self, model: LoadedModel, job: Job) -> ScoringRequest:
+    def read(self, model: "LoadedModel", job: Job) -> ScoringRequest:
         """In a worker: what a body asks for."""

@@ -1,7 +1,5 @@
 """MLflow's scoring server, `/invocations`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from fastapi import APIRouter, Request
@@ -49,7 +47,7 @@ _BODY = body(
 _ANSWERS = answers(404, 408, 413, 415, 422)
 
 
-def routes(backend: Backend) -> APIRouter:
+def routes(backend: "Backend") -> APIRouter:
     """Addresses of MLflow's scoring server."""
     router = APIRouter(tags=["score"])
 
@@ -74,7 +72,7 @@ def routes(backend: Backend) -> APIRouter:
     return router
 
 
-def read(model: LoadedModel, job: Job) -> ScoringRequest:
+def read(model: "LoadedModel", job: Job) -> ScoringRequest:
     """A table in one of MLflow's forms, answered with "predictions"."""
     rows = read_csv_body(job.body) if job.media_type == CSV else _from_json(load_json(job.body))
     return ScoringRequest(rows, lambda scored: dump_json({"predictions": scored.records}))

@@ -1,7 +1,5 @@
 """The service's own dialect: rows as JSON, CSV or Arrow."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +43,7 @@ class ScoredTable(BaseModel):
 _TABLE = body(Table, CSV, ARROW, example={"rows": [{"age": 51, "ward": "A"}]})
 
 
-def routes(backend: Backend) -> APIRouter:
+def routes(backend: "Backend") -> APIRouter:
     """Addresses of models."""
     router = APIRouter(prefix="/v1/models", tags=["score"])
 
@@ -86,7 +84,7 @@ def routes(backend: Backend) -> APIRouter:
     return router
 
 
-def read(model: LoadedModel, job: Job) -> ScoringRequest:
+def read(model: "LoadedModel", job: Job) -> ScoringRequest:
     """A table in one of the formats, to be answered in one of them."""
     rows, options = read_rows(job.body, job.media_type), job.options
     if options["inputs"]:

@@ -1,7 +1,5 @@
 """Access: host, origin and token of a request, before it is looked at; headers of every answer."""
 
-from __future__ import annotations
-
 import hmac
 import re
 import time

@@ -1,7 +1,5 @@
 """Read the body of a request: within limits of size and time, counted while it arrives."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """What machines ask about the server: whether it lives, whether it is ready, its metrics."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,7 +35,7 @@ class Metrics:
         self.restarts = gauge("bacoun_worker_restarts", "Workers that were replaced")
 
 
-def monitoring_routes(backend: Backend) -> APIRouter:
+def monitoring_routes(backend: "Backend") -> APIRouter:
     """Addresses that say how the server is."""
     router = APIRouter(tags=["health"])
 

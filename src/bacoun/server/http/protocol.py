@@ -1,7 +1,5 @@
 """uvicorn's HTTP protocol, with limits: connections, headers, clients that send or read slowly."""
 
-from __future__ import annotations
-
 from asyncio import TimerHandle
 from collections.abc import Callable
 from http import HTTPStatus

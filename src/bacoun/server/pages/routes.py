@@ -1,7 +1,5 @@
 """Addresses that people open in a browser; each is also data for programs."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 

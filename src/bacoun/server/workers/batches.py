@@ -1,7 +1,5 @@
 """BatchScorer: jobs for the same model -> answers, scored in one pass, in a worker process."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Sequence

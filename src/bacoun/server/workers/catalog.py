@@ -1,11 +1,10 @@
 """Which models can be named: those on the command line, and those inside its folders, as of now."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 from bacoun.files.identity import is_model, stamp_of
 from bacoun.server.jobs import Model
@@ -22,7 +21,7 @@ class Catalog:
     _last_seen: dict[str, Model] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, paths: Iterable[Path]) -> Catalog:
+    def of(cls, paths: Iterable[Path]) -> Self:
         """Sort the arguments of the command line; refuse what is neither."""
         catalog = cls()
         for path in paths:

@@ -1,7 +1,5 @@
 """Models in the memory of a worker: loaded when asked for, and again when they were replaced."""
 
-from __future__ import annotations
-
 import sys
 import time
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ replaced, and what it worked on is done again, one by one: scoring changes nothi
 A job during which workers died several times is refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections import Counter, deque

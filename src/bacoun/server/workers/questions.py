@@ -1,7 +1,5 @@
 """Questions about a model that score no table: what it is, what it says of one row, a check."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any

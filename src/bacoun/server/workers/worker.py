@@ -1,7 +1,5 @@
 """The process that scores: batches of jobs come through a pipe, answers go back."""
 
-from __future__ import annotations
-
 from multiprocessing.connection import Connection
 from pathlib import Path
 
