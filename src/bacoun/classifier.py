@@ -129,12 +129,17 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
     @classmethod
     def paper(cls, experiment: str, **settings: Any) -> Self:
         """The paper's hyperparameters for "gmm", "moons", "wine" or "mnist"."""
-        return cls(**(paper_settings(experiment) | settings))
+        return cls._preset(paper_settings(experiment), settings)
 
     @classmethod
     def quick(cls, **settings: Any) -> Self:
         """Small settings for tests and a first look: seconds instead of a minute."""
-        return cls(**(quick_settings() | settings))
+        return cls._preset(quick_settings(), settings)
+
+    @classmethod
+    def _preset(cls, preset: dict[str, Any], settings: dict[str, Any]) -> Self:
+        own = cls._get_param_names()  # a subclass may lack a setting
+        return cls(**({name: preset[name] for name in own if name in preset} | settings))
 
     def _default_part(self, name: str, value: Any) -> Any:
         known = name in STEPS and isinstance(value, str) and value in STEPS[name]

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.distributions import Transform, constraints
 
 from bacoun.boundary.flow import Flow
 from bacoun.boundary.realnvp import Normalization
@@ -88,17 +89,27 @@ def test_log_det_matches_autograd(flow_settings, dimension, seed):
 def test_normalization_log_det_matches_its_moments(training, dimension, seed):
     layer = Normalization(dimension).double().train(training)
     x = 3 * normal(20, dimension, seed).double() + 7
-    y, log_det = layer().call_and_ladj(x)
-    slopes = (y[0] - y[1]) / (x[0] - x[1])
-    expected = slopes.log().sum().expand(20)
-    torch.testing.assert_close(log_det, expected, atol=1e-8, rtol=1e-8)
+    y, log_det = layer.half(x.T, slice(None))
+    slopes = (y[:, 0] - y[:, 1]) / (x[0] - x[1])
+    torch.testing.assert_close(log_det, slopes.log().sum(), atol=1e-8, rtol=1e-8)
+
+
+@given(dimension=dimensions, seed=seeds)
+@settings(deadline=None, max_examples=15)
+def test_the_normalization_of_halves_is_that_of_the_transform(dimension, seed):
+    layer = Normalization(dimension).double()
+    x = 3 * normal(20, dimension, seed).double() + 7
+    layer.half(x.T, slice(None))
+    y, log_det = layer.eval().half(x.T, slice(None))
+    expected = layer().call_and_ladj(x)
+    torch.testing.assert_close((y.T, log_det.expand(20)), expected)
 
 
 def test_normalization_standardizes_a_batch_and_remembers_its_moments():
     layer = Normalization(2).double()
     x = normal(500, 2).double() * torch.tensor([2.0, 0.1]) + torch.tensor([5.0, -3.0])
     for _ in range(200):
-        y = layer()(x)
+        y = layer.half(x.T, slice(None))[0].T
     torch.testing.assert_close(y.mean(dim=0), torch.zeros(2, dtype=torch.float64))
     torch.testing.assert_close(y.var(dim=0), torch.ones(2, dtype=torch.float64), atol=1e-2, rtol=0)
     torch.testing.assert_close(layer.mean, x.mean(dim=0))
@@ -133,6 +144,25 @@ def test_the_quick_density_is_that_of_the_module(flow_settings, dimension, seed)
     torch.testing.assert_close(flow.log_prob(points), expected)
 
 
+class BatchNormalization(Transform):
+    """What `Normalization.half` does in training, for autograd."""
+
+    bijective = True
+    domain = codomain = constraints.real_vector
+
+    def __init__(self, layer: Normalization) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def call_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, variance = x.mean(dim=0), x.var(dim=0)
+        with torch.no_grad():
+            self.layer.mean.lerp_(mean, self.layer.momentum)
+            self.layer.variance.lerp_(variance, self.layer.momentum)
+        variance = variance + self.layer.eps
+        return (x - mean) / variance.sqrt(), -0.5 * variance.log().sum().expand(len(x))
+
+
 @pytest.mark.parametrize("batch_norm", [False, True])
 @given(dimension=st.integers(2, 7), seed=seeds)
 @settings(deadline=None, max_examples=10)
@@ -143,7 +173,13 @@ def test_training_follows_the_gradient_of_the_module(batch_norm, dimension, seed
     points = cloud(dimension, seed + 1).double()
     standard = (points - flow.center_) / flow.scale_
     found = []
-    for log_prob in (flow._log_prob, lambda x: flow.module_().log_prob(x)):
+
+    def by_autograd(x: Tensor) -> Tensor:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Normalization, "forward", lambda layer, c=None: BatchNormalization(layer))
+            return flow.module_().log_prob(x)
+
+    for log_prob in (flow._log_prob, by_autograd):
         x, module = standard.clone().requires_grad_(), flow.module_
         buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
         value = log_prob(x)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from joblib import Parallel, delayed, effective_n_jobs
 from torch import Generator, Tensor
@@ -42,9 +42,7 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
     network: LearnedFeatures | None = None
     n_jobs: int | None = None
 
-    def _default_part(self, name: str, value: Any) -> Any:
-        is_missing = name == "network" and value is None
-        return LearnedFeatures(dropout=0.0, patience=None) if is_missing else None
+    _default = ("network", partial(LearnedFeatures, dropout=0.0, patience=None))
 
     def _check_settings(self) -> None:
         check_body(self._part("network").body)

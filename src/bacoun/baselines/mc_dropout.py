@@ -14,6 +14,8 @@ from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
 from bacoun.protocols import FitContext
 
+_DEFAULT_NETWORK: Any = {"hidden": (512,) * 4, "dropout": 0.2, "epochs": 500, "patience": None}
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class MCDropout(NestedSettings, NetworkDraws):
@@ -44,11 +46,7 @@ class MCDropout(NestedSettings, NetworkDraws):
     network: LearnedFeatures | None = None
     n_draws: Count = 200
 
-    def _default_part(self, name: str, value: Any) -> Any:
-        if name == "network" and value is None:
-            widths = (512, 512, 512, 512)
-            return LearnedFeatures(hidden=widths, dropout=0.2, epochs=500, patience=None)
-        return None
+    _default = ("network", partial(LearnedFeatures, **_DEFAULT_NETWORK))
 
     def _check_settings(self) -> None:
         check_body(self._part("network").body)

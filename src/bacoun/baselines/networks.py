@@ -125,9 +125,10 @@ class NetworkDraws(Baseline):
         table: np.ndarray = self._checked(X)
         padding = np.repeat(table[-1:], -len(table) % CHUNK, axis=0)
         chunks = self._standardized(np.concatenate([table, padding])).split(CHUNK)
-        prepared = [_without_gradient(self._shared, chunk) for chunk in chunks]
+        without_gradient = torch.no_grad()
+        prepared = list(map(without_gradient(self._shared), chunks))
         for network in self._networks():
-            logits = torch.cat([_without_gradient(network, chunk) for chunk in prepared])
+            logits = torch.cat(list(map(without_gradient(network), prepared)))
             yield logits[: len(table)].double().softmax(dim=1)
 
 
@@ -225,11 +226,6 @@ class SingleNetwork(Baseline):
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
         score = torch.cat([self._unfamiliarity(chunk) for chunk in points.split(CHUNK)])
         return replace(super()._evaluation(points), ood_score=score)
-
-
-@torch.no_grad()
-def _without_gradient(function: Network, points: Tensor) -> Tensor:
-    return function(points)
 
 
 def check_body(body: object) -> None:

@@ -1,13 +1,12 @@
 """NLM, the neural linear model: BaCOUn without boundary points."""
 
 import os
-from typing import Any, Self
+from typing import Self
 
 from torch import nn
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.engine.randomness import RandomState
-from bacoun.presets import paper_settings, quick_settings
 from bacoun.protocols import FeatureMap, LastLayer
 
 
@@ -46,16 +45,6 @@ class NLM(BaCOUnClassifier):
         )
 
     @classmethod
-    def paper(cls, experiment: str, **settings: Any) -> Self:
-        """The paper's hyperparameters for "gmm", "moons", "wine" or "mnist"."""
-        return cls(**(_without_boundary(paper_settings(experiment)) | settings))
-
-    @classmethod
-    def quick(cls, **settings: Any) -> Self:
-        """Small and fast, for tests and first experiments."""
-        return cls(**(_without_boundary(quick_settings()) | settings))
-
-    @classmethod
     def load(
         cls, path: str | os.PathLike[str], *, body: nn.Module | None = None, device: str = "cpu"
     ) -> Self:
@@ -69,8 +58,3 @@ class NLM(BaCOUnClassifier):
         model = cls()
         model.__dict__.update(vars(saved))
         return model
-
-
-def _without_boundary(settings: dict[str, Any]) -> dict[str, Any]:
-    of_boundary = {"boundary", "n_boundary", "ood_prior"}
-    return {name: value for name, value in settings.items() if name not in of_boundary}

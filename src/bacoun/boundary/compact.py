@@ -52,10 +52,8 @@ class CompactShell(SavesAttributes, NestedSettings):
     residual: float = 0.5
     shell: FlowShell | None = None
 
+    _default = ("shell", FlowShell)
     _saved = ("compact_", "gaussians_", "shell_", *_OF_COMPONENTS)
-
-    def _default_part(self, name: str, value: Any) -> Any:
-        return FlowShell() if name == "shell" and value is None else None
 
     def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Fit components and flows to points (N, D) with labels (N,)."""

@@ -35,6 +35,7 @@ class MixedShell(SavesAttributes, NestedSettings):
 
     shell: CompactShell | FlowShell | None = None
 
+    _default = ("shell", CompactShell)
     _saved = ("n_categories_", "log_weights_", "held_out_rows_", "tree_", "shell_")
 
     @classmethod
@@ -48,9 +49,6 @@ class MixedShell(SavesAttributes, NestedSettings):
                 f"{type(boundary).__name__}. Use 'compact-shell', or one-hot encode the categories."
             )
         return cls(shell=boundary)
-
-    def _default_part(self, name: str, value: Any) -> Any:
-        return CompactShell() if name == "shell" and value is None else None
 
     def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Fit flows and tree to points (N, D) with labels (N,)."""

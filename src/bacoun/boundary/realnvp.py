@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.distributions import Transform, constraints
+from torch.distributions import AffineTransform, Transform
 from zuko.lazy import LazyTransform
 
 # A coupling scales by at most this factor. Without the limit, flows overfit: held-out rows get
@@ -25,7 +25,8 @@ LARGEST_LOG_SCALE = math.log(MAX_SCALE)
 class Normalization(LazyTransform):
     """Shift and scale each coordinate to zero mean and unit variance, invertibly.
 
-    Training uses the moments of the batch and updates running ones, which are used afterwards.
+    In training, `log_prob` normalizes by the moments of the batch and updates running ones, which
+    are used afterwards.
     """
 
     def __init__(self, dimension: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
@@ -37,35 +38,18 @@ class Normalization(LazyTransform):
         self.register_buffer("variance", torch.ones(dimension))
 
     def forward(self, c: Tensor | None = None) -> Transform:
-        """The transform with the current moments; there is no context `c`."""
-        return _NormalizationTransform(self)
-
-    def uses_batch(self, n_points: int) -> bool:
-        """Whether that many points are normalized by their own moments."""
-        return self.training and n_points > 1
-
-    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance to normalize `x` (N, D) by."""
-        if not self.uses_batch(len(x)):
-            return self.mean, self.variance + self.eps
-        mean, variance = x.mean(dim=0), x.var(dim=0)
-        self.remember(mean, variance)
-        return mean, variance + self.eps
-
-    @torch.no_grad()
-    def remember(self, mean: Tensor, variance: Tensor, coordinates: slice = slice(None)) -> None:
-        """Move the running moments of some coordinates toward those of a batch."""
-        self.mean[coordinates].lerp_(mean, self.momentum)
-        self.variance[coordinates].lerp_(variance, self.momentum)
+        """The transform with the running moments; there is no context `c`."""
+        return AffineTransform(self.mean, (self.variance + self.eps).sqrt(), event_dim=1).inv
 
     def half(self, rows: Tensor, coordinates: slice) -> tuple[Tensor, Tensor]:
         """Normalized rows (d, N) of some coordinates, and the log determinant, for `log_prob`."""
-        if not self.uses_batch(rows.shape[1]):
+        if not self.training or rows.shape[1] == 1:
             factor = (self.variance[coordinates] + self.eps).rsqrt()
             shifted = rows - self.mean[coordinates, None]
             return shifted * factor[:, None], factor.log().sum()
         normalized, log_det, mean, variance = _NormalizeRows.apply(rows, self.eps)
-        self.remember(mean, variance, coordinates)
+        self.mean[coordinates].lerp_(mean, self.momentum)
+        self.variance[coordinates].lerp_(variance, self.momentum)
         return normalized, log_det
 
 
@@ -142,26 +126,3 @@ class _NormalizeRows(Function):
         slope = ((of_y * y).sum(dim=1) + of_log_det) / (y.shape[1] - 1)
         of_x = of_y - of_y.mean(dim=1, keepdim=True)
         return of_x.addcmul_(y, slope[:, None], value=-1).mul_(factor[:, None]), None
-
-
-class _NormalizationTransform(Transform):
-    bijective = True
-    domain = codomain = constraints.real_vector
-
-    def __init__(self, layer: Normalization) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def call_and_ladj(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        mean, variance = self.layer.moments(x)
-        log_det = -0.5 * variance.log().sum()
-        return (x - mean) / variance.sqrt(), log_det.expand(x.shape[:-1])
-
-    def _call(self, x: Tensor) -> Tensor:
-        return self.call_and_ladj(x)[0]
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return y * (self.layer.variance + self.layer.eps).sqrt() + self.layer.mean
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.call_and_ladj(x)[1]

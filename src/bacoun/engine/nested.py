@@ -1,6 +1,7 @@
 """Nested settings such as `boundary__shell__epochs`, also of parts given by name or default."""
 
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator, clone
 
@@ -8,12 +9,13 @@ from sklearn.base import BaseEstimator, clone
 class NestedSettings(BaseEstimator):
     """scikit-learn's nested settings, for parts that are not given as objects too."""
 
-    def _default_part(self, name: str, value: Any) -> Any:
-        """A new object that the setting `name` stands for, or None if `value` is the part itself.
+    _default: ClassVar[tuple[str, Callable[[], Any]]]
+    """A setting, and what makes the part that it stands for if it is None."""
 
-        Subclasses know which names or None stand for what.
-        """
-        raise NotImplementedError
+    def _default_part(self, name: str, value: Any) -> Any:
+        """A new object that the setting `name` stands for; None if `value` is the part itself."""
+        setting, make = self._default
+        return make() if name == setting and value is None else None
 
     def _part(self, name: str) -> Any:
         """A fresh copy of the part, to be fitted."""

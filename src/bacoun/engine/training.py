@@ -155,10 +155,6 @@ class _Adam:
             for parameter in parameters
         }
 
-    def forget_gradients(self) -> None:
-        for parameter in self.state:
-            parameter.grad = None
-
     def add_gradients(self, loss: Tensor) -> Tensor:
         """Add up the gradients and the loss of all processes; return that sum of the losses."""
         gradients = [parameter.grad for parameter in self.state if parameter.grad is not None]
@@ -229,7 +225,7 @@ def _one_epoch(
     order = torch.randperm(n_points, generator=generator)
     batches = order.tensor_split(-(-n_points // (batch_size * n_processes)))
     for batch in batches:
-        optimizer.forget_gradients()
+        optimizer.module.zero_grad()
         rows = batch.tensor_split(n_processes)[rank]
         value = loss(*(column[rows] for column in data)) * (len(rows) / len(batch))
         value.backward()

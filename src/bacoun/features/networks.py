@@ -90,11 +90,8 @@ def default_epochs(n_points: int, batch_size: int, steps: int = 3000) -> int:
 def boundary_targets(context: FitContext, labels: Tensor) -> Tensor:
     """Classes (n,) of the boundary points, of the type of other labels; -1 where unknown."""
     known, points = context.boundary_labels, context.boundary_points
-    return (
-        labels.new_full((0 if points is None else len(points),), NO_CLASS)
-        if known is None
-        else known
-    )
+    n_points = 0 if points is None else len(points)
+    return labels.new_full((n_points,), NO_CLASS) if known is None else known
 
 
 def with_boundary(logits: Tensor) -> Tensor:
