@@ -135,6 +135,18 @@ def test_a_loaded_model_can_be_fitted_again_with_its_settings(saved, moons):
     assert_same(loaded.fit(*moons), model, GRID)
 
 
+@pytest.mark.parametrize(
+    "class_weight", [None, "balanced", {0: 3.0}, {np.int64(1): np.float64(0.5), 0: 2}]
+)
+def test_a_loaded_model_remembers_its_class_weight(fast, moons, tmp_path, class_weight):
+    model = fast(class_weight=class_weight).fit(*moons)
+    model.save(tmp_path / "model")
+    loaded = BaCOUnClassifier.load(tmp_path / "model")
+    assert loaded.class_weight == class_weight
+    updated = loaded.set_params(random_state=0).update(*moons)
+    assert_same(updated, model.set_params(random_state=0).update(*moons), GRID)
+
+
 def test_a_loaded_model_can_be_saved_again(saved, tmp_path):
     model, path = saved
     BaCOUnClassifier.load(path).save(tmp_path / "again")

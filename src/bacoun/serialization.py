@@ -1,5 +1,6 @@
 """A fitted classifier <-> nested plain values and tensors, for `files.model_folder`."""
 
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,10 @@ def pack_classifier(model: "BaCOUnClassifier") -> State:
     check_is_fitted(model)
     seed = model.random_state if isinstance(model.random_state, int) else None
     settings = {name: plain(getattr(model, name)) for name in _SETTINGS}
+    weight = model.class_weight  # by label, of which JSON would make text
+    settings["class_weight"] = (
+        plain(list(weight.items())) if isinstance(weight, Mapping) else weight
+    )
     return {
         "bacoun": version("bacoun"),
         "settings": settings | {"random_state": seed},
@@ -49,7 +54,10 @@ def unpack_classifier(
 
     `body` stands in for a module of the user's own, whose code is not saved.
     """
-    model = kind(**state["settings"], device=device)
+    settings = dict(state["settings"])
+    if isinstance(settings.get("class_weight"), list):
+        settings["class_weight"] = dict(settings["class_weight"])
+    model = kind(**settings, device=device)
     model.classes_ = np.array(state["classes"]["values"], dtype=state["classes"]["dtype"])
     for name, value in state["fitted"].items():
         array = value.cpu().numpy() if isinstance(value, Tensor) else value

@@ -50,9 +50,9 @@ def make_step(name: str, value: Any) -> Any:
 def fit_step(name: str, step: Any, *data: Tensor, context: FitContext) -> Any:
     """Fit a step, or load it from the checkpoint in which it was finished."""
     checkpoint, generator = context.checkpoint, context.generator
-    saved = None if checkpoint is None else checkpoint.load(name)
+    saved = None if checkpoint is None else checkpoint.load(name, data[0].device)
     if saved is not None and generator is not None and isinstance(step, HasState):
-        generator.set_state(saved["generator"])
+        generator.set_state(saved["generator"].cpu())
         return step.set_state(saved["state"])
     honored = step.honored if isinstance(step, HasHonored) else ()
     for field, when in _NEEDED.items():

@@ -22,6 +22,8 @@ from bacoun.features import LearnedFeatures
 from bacoun.files.checkpoint import Checkpoint, fingerprint
 from bacoun.posterior import HMC, Laplace, MeanField
 from bacoun.posterior.hmc import _Chains
+from bacoun.protocols import FitContext
+from bacoun.steps import fit_step
 
 GRID = np.random.default_rng(0).uniform(-4, 4, (40, 2))
 FLOW = {"epochs": 3, "blocks": 2, "hidden": 8, "batch_size": 32}
@@ -125,6 +127,22 @@ def test_a_finished_fit_is_not_done_again(moons, tmp_path, monkeypatch):
     assert again.health_ == model.health_
     assert torch.equal(again.features_.held_out_rows_, model.features_.held_out_rows_)
     assert again.doubt_ == model.doubt_
+
+
+def test_a_finished_step_is_loaded_to_the_device_of_the_data(tmp_path):
+    class Recording(Checkpoint):
+        def load(self, name, device="cpu"):
+            self.device = torch.device(device)
+            return super().load(name)
+
+    checkpoint = Recording(tmp_path / "fit")
+    context = FitContext(generator=torch.Generator(), checkpoint=checkpoint)
+    points, labels = torch.randn(60, 2), torch.arange(60) % 2
+    fit_step("boundary", FlowShell(epochs=1), points, labels, context=context)
+    elsewhere = points.to("meta"), labels.to("meta")  # a device that every machine has
+    loaded = fit_step("boundary", FlowShell(epochs=1), *elsewhere, context=context)
+    assert checkpoint.device == torch.device("meta")
+    assert len(loaded.flows_) == 2
 
 
 def test_what_a_killed_removal_left_is_replaced(tmp_path):
