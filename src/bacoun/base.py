@@ -4,7 +4,7 @@ BaCOUn and the baselines differ only in where the posterior draws come from.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Generic, Self
 
 import numpy as np
@@ -201,7 +201,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
 
         def evaluate_from(start: int) -> list[np.ndarray | None]:
             chunk = self._evaluation(self._standardized(table[start : start + LARGE_CHUNK]))
-            columns = (getattr(chunk, field.name) for field in fields(chunk))
+            columns = vars(chunk).values()
             return [None if column is None else column.cpu().numpy() for column in columns]
 
         with independent_workers() as run:
@@ -220,8 +220,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
     def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Calibrate `predict_set` on labeled rows that were not used in `fit`.
 
-        Sets `set_scores_` (N,), the sorted nonconformity scores: one minus the probability of the
-        true class.
+        Sets `set_scores_` (N,), sorted: one minus the probability of the true class.
         """
         check_is_fitted(self)
         indices = self._indices(self._checked(X, y)[1])

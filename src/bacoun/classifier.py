@@ -72,8 +72,7 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
         "balanced": inversely proportional to its frequency.
     categorical_features : sequence of int, optional
         Columns of X that hold categories, as whole numbers 0, 1, ... The network learns an
-        embedding of each, and the boundary becomes a `MixedShell`. A value that `fit` did not see
-        is rare, not an error.
+        embedding of each, and the boundary becomes a `MixedShell`. Unseen values are no error.
     standardize : bool
         Bring every number, or every channel of images, to zero mean and unit variance first.
     random_state : int, RandomState, Generator or None

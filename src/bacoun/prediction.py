@@ -182,8 +182,7 @@ def learn_doubt(
 ) -> Doubt:
     """Doubt, from how unusual training points would look if they were new.
 
-    The points (N, ...), their labels (N,) and features (N, L) may be a sample of the `n_rows` that
-    step 3 was fitted to.
+    Points (N, ...), labels (N,) and features (N, L) may be a sample of the `n_rows` of step 3.
     """
     views = predictor.held_out_unfamiliarity(points, labels)
     rows, are_new = reference_rows(len(points)), False

@@ -17,9 +17,6 @@ from bacoun.files.checkpoint import Checkpoint
 
 _Result = TypeVar("_Result")
 
-ChoosePriorScale = Callable[[Tensor, Tensor, Tensor, Tensor, int], float]
-"""From features (M, N, L), labels, weights and folds, each (N,), and K to a scale."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class FitContext:
@@ -42,7 +39,8 @@ class FitContext:
     boundary_labels : Tensor of shape (n,)
         The class on whose boundary each of these is; -1 if unknown. None: they teach no class.
     choose_prior_scale : callable
-        For step 2: finds the prior of the last layer that predicts held-out rows best.
+        For step 2: finds the prior of the last layer that predicts held-out rows best, from
+        features (M, N, L), labels, weights and folds, each (N,), and K.
     best_prior_scale : float
         For step 3: what was found, if step 2 is a `HasPriorScale`.
     all_rows : FeatureRows
@@ -56,7 +54,7 @@ class FitContext:
     sample_weight: Tensor | None = None
     boundary_points: Tensor | None = None
     boundary_labels: Tensor | None = None
-    choose_prior_scale: ChoosePriorScale | None = None
+    choose_prior_scale: Callable[[Tensor, Tensor, Tensor, Tensor, int], float] | None = None
     best_prior_scale: float | None = None
     all_rows: "FeatureRows | None" = None
 
@@ -149,8 +147,7 @@ class HasClassDensities(Protocol):
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Log of p(class) times the density of points (N, D) in each class, (K, N).
 
-        K is 1 with one density for all classes. Where `wanted` (K, N) is False, the result need not
-        be computed and may be -inf.
+        K is 1 with one density for all classes. Where `wanted` (K, N) is False, it may be -inf.
         """
 
 

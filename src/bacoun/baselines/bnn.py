@@ -39,8 +39,7 @@ class BNN(NetworkDraws):
         Prior standard deviation of the biases, and of the weights or, with `fan_in`, of a weight
         times the square root of its fan-in.
     fan_in : bool
-        Give activations the same scale in layers of any width. False: all weights have the same
-        prior.
+        Give activations the same scale in layers of any width. False: one prior for all weights.
     kl_warmup : float
         Share of the iterations, below 1, over which the weight of the KL term rises from 0 to 1.
         With its full weight from the start, the means of a wide network may collapse to 0.

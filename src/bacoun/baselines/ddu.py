@@ -59,8 +59,7 @@ class DDU(ResidualClassifier):
 def jittered_cholesky(covariances: Tensor) -> tuple[float, Tensor]:
     """The least jitter that makes covariances (K, L, L) positive definite, and their factors.
 
-    They have to be so in single precision, in which the network was trained: smaller variances are
-    rounding errors.
+    They must be so in single precision: smaller variances are rounding errors of the training.
     """
     eye = torch.eye(covariances.shape[-1]).to(covariances)
     for jitter in _JITTERS:

@@ -70,7 +70,12 @@ class GP(Baseline):
     n_draws: Count = 200
 
     def _check_settings(self) -> None:
-        _check_gpytorch()
+        try:
+            with warnings.catch_warnings():  # importing it warns about torch.jit
+                warnings.simplefilter("ignore", DeprecationWarning)
+                import gpytorch  # noqa: F401
+        except ImportError as error:
+            raise ImportError("GP needs GPyTorch: pip install 'bacoun[paper]'.") from error
         super()._check_settings()
 
     def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
@@ -166,8 +171,7 @@ class GP(Baseline):
         joint : bool
             False: each row is drawn from its own marginal posterior, with one random number per
             draw and class for all rows, so that draws are smooth functions of the inputs. True: the
-            latent functions are drawn jointly at all rows, at most 5000; the draws then depend on
-            which rows X holds.
+            rows, at most 5000, are drawn jointly; the draws then depend on which rows X holds.
         """
         if not joint:
             return super().predict_proba_samples(X)
@@ -179,15 +183,6 @@ class GP(Baseline):
                 f"got {len(table)}. Pass fewer rows, or joint=False."
             )
         return self._samples(self._standardized(table), joint=True).cpu().numpy()
-
-
-def _check_gpytorch() -> None:
-    try:
-        with warnings.catch_warnings():  # importing it warns about torch.jit
-            warnings.simplefilter("ignore", DeprecationWarning)
-            import gpytorch  # noqa: F401
-    except ImportError as error:
-        raise ImportError("GP needs GPyTorch: pip install 'bacoun[paper]'.") from error
 
 
 def _latent_functions(points: Tensor, chosen: Tensor, n_classes: int, ard: bool) -> Any:

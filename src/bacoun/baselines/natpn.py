@@ -26,8 +26,7 @@ class NatPN(SingleNetwork):
 
     The evidence is the density of the point's latent position under a radial flow. Far from the
     data it vanishes, and predictions return to the prior. Probabilities and uncertainty are exact
-    moments of the Dirichlet; only `predict_proba_samples` draws from it. The OOD score is minus the
-    log evidence.
+    moments; only `predict_proba_samples` draws. The OOD score is minus the log evidence.
 
     Settings that are not listed are those of `SingleNetwork`. The `epochs` count once for the
     network, and once more for the flow, which is trained further at the end.
@@ -100,11 +99,8 @@ class NatPN(SingleNetwork):
 
     def _train_flow(self, run: Run, bar: str, latents: Tensor, **settings: Any) -> None:
         """Maximize the likelihood of latent positions (N, H), with the encoder as it is."""
-
-        def loss(batch: Tensor) -> Tensor:
-            return -self.flow_.log_prob(batch).mean()
-
-        self._train(run, bar, self.flow_, loss, latents, **settings)
+        flow = self.flow_
+        self._train(run, bar, flow, lambda batch: -flow.log_prob(batch).mean(), latents, **settings)
 
     def _bayesian_loss(self, batch: Tensor, targets: Tensor) -> Tensor:
         """Log loss, expected under the Dirichlet, minus a small reward for entropy."""

@@ -66,9 +66,8 @@ class ResidualNetwork(nn.Module):
         self, n_inputs: int, width: int, n_layers: int, bound: float, dropout: float
     ) -> None:
         super().__init__()
-        self.projection: Tensor
         # Not trained, and scaled so that it keeps distances on average.
-        self.register_buffer("projection", torch.randn(n_inputs, width) / width**0.5)
+        self.projection = nn.Buffer(torch.randn(n_inputs, width) / width**0.5)
         self.layers = nn.ModuleList(BoundedLinear(width, bound) for _ in range(n_layers))
         self.dropout = Dropout(dropout)
 
@@ -86,10 +85,8 @@ class BoundedLinear(nn.Linear):
     def __init__(self, width: int, bound: float) -> None:
         super().__init__(width, width)
         self.bound = bound
-        self.left: Tensor
-        self.right: Tensor
-        self.register_buffer("left", normalize(torch.randn(width), dim=0))
-        self.register_buffer("right", torch.zeros(width))
+        self.left: Tensor = nn.Buffer(normalize(torch.randn(width), dim=0))
+        self.right: Tensor = nn.Buffer(torch.zeros(width))
         for _ in range(_FIRST_ITERATIONS):
             self._iterate()
 

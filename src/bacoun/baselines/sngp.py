@@ -20,8 +20,7 @@ class SNGP(ResidualClassifier):
 
     The kernel is approximated by random Fourier features, the posterior of their weights by
     Laplace's method, with one covariance for all classes. The OOD score is the paper's
-    Dempster-Shafer uncertainty K / (K + sum of exp(logits)), with logits that shrink as their
-    variance grows.
+    Dempster-Shafer uncertainty K / (K + sum of exp(logits)); variance shrinks the logits.
 
     Settings that are not listed are those of `ResidualClassifier`.
 
@@ -95,10 +94,8 @@ class RandomFeatures(nn.Module):
 
     def __init__(self, n_inputs: int, n_features: int, length_scale: float) -> None:
         super().__init__()
-        self.frequencies: Tensor
-        self.phases: Tensor
-        self.register_buffer("frequencies", torch.randn(n_inputs, n_features) / length_scale)
-        self.register_buffer("phases", 2 * math.pi * torch.rand(n_features))
+        self.frequencies = nn.Buffer(torch.randn(n_inputs, n_features) / length_scale)
+        self.phases = nn.Buffer(2 * math.pi * torch.rand(n_features))
 
     def forward(self, points: Tensor) -> Tensor:
         """Features (n, M) of points (n, n_inputs)."""

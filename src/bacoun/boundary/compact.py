@@ -36,15 +36,13 @@ class CompactShell(SavesAttributes, NestedSettings):
         Number of principal components, or fewer if the points span fewer directions. "auto": 64 if
         there are more than 128 inputs; fewer inputs are left as they are.
     clip : bool
-        Clip each input of a boundary point to its range in the data. Without effect if the inputs
-        are left as they are.
+        Clip each input of a boundary point to its range in the data, if the inputs are reduced.
     residual : float
         Share of the boundary points that get the residual of a random training point; the others
         are smoother than the data. At 0, the network would learn that smooth points are unknown.
         Without effect if the inputs are left as they are.
     shell : FlowShell, optional
-        Flows and shell in the compact space, where its `factors` default to (1.0, 1.3). None:
-        `FlowShell()`.
+        Flows and shell, whose `factors` are (1.0, 1.3) in a compact space. None: `FlowShell()`.
     """
 
     n_components: int | Literal["auto"] = "auto"
@@ -161,8 +159,7 @@ class CompactShell(SavesAttributes, NestedSettings):
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """How unusual (N,) points (N, D) are: by flows, by Gaussians, and by the residual's norm.
 
-        The residual is apart because it is modeled only roughly: in a sum, its log density would
-        dominate the others.
+        The residual is apart because it is modeled only roughly: it would dominate a sum.
         """
         flows = self.shell_.unfamiliarity(self._split(points)[0])
         return flows | self.gaussians_.unfamiliarity(points)

@@ -137,8 +137,7 @@ class FlowSettings(BaseEstimator):
     batch_norm : bool
         Add an invertible normalization layer after each coupling, as in the paper.
     jitter : float
-        Standard deviation of noise added in training, so that constant or discrete columns have a
-        density.
+        Standard deviation of noise in training, which gives constant or discrete columns a density.
     epochs : int, optional
         Passes over the data, at most. None: about 6000 steps, in 5 to 200 epochs.
     batch_size : int

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 from torch.distributions import AffineTransform, Transform
 from zuko.lazy import LazyTransform
@@ -32,10 +32,8 @@ class Normalization(LazyTransform):
     def __init__(self, dimension: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
         self.momentum, self.eps = momentum, eps
-        self.mean: Tensor
-        self.variance: Tensor
-        self.register_buffer("mean", torch.zeros(dimension))
-        self.register_buffer("variance", torch.ones(dimension))
+        self.mean = nn.Buffer(torch.zeros(dimension))
+        self.variance = nn.Buffer(torch.ones(dimension))
 
     def forward(self, c: Tensor | None = None) -> Transform:
         """The transform with the running moments; there is no context `c`."""

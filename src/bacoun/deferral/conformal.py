@@ -103,8 +103,7 @@ def prediction_set_threshold(probabilities: ArrayLike, labels: ArrayLike, covera
 def prediction_sets(probabilities: ArrayLike, threshold: float) -> np.ndarray:
     """Which classes (N, K) belong to each prediction set: those with 1 - p(class) <= `threshold`.
 
-    The class `probabilities` are (N, K); `prediction_set_threshold` gives the threshold. A set may
-    hold several classes, or none.
+    Of `probabilities` (N, K); `prediction_set_threshold` gives the threshold. Sets may be empty.
     """
     return 1 - checks.as_probabilities(probabilities) <= threshold
 

@@ -45,8 +45,7 @@ class DeferralRule:
         Points with a higher `ood_score` are unfamiliar. If the calibration set is too small, it is
         infinite, and only infinite scores are unfamiliar.
     class_thresholds : dict or None
-        Thresholds for single predicted classes, by index; other classes use `ood_threshold`. None:
-        one threshold for all.
+        Thresholds for single predicted classes, by index; others use `ood_threshold`. None: all do.
     acceptance : Acceptance or None
         Which familiar points may be accepted; None without an error bound.
     max_error_probability : float or None
@@ -92,8 +91,7 @@ class DeferralRule:
         Parameters
         ----------
         ood_score, total : array of shape (N,)
-            Any score that is higher for unfamiliar points, +inf for certainly unfamiliar ones; and
-            total uncertainty, in nats.
+            Any score that is higher for unfamiliar points, up to +inf; total uncertainty, in nats.
         correct : array of shape (N,), optional
             Whether each prediction is correct; required by `max_error`.
         predicted : array of shape (N,), optional

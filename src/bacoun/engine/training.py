@@ -76,7 +76,9 @@ def train(
         for epoch in range(1, epochs + 1):
             history.train.append(_one_epoch(optimizer, loss, data, batch_size, generator))
             if held_out and patience is not None:
-                history.held_out.append(_mean_loss(module, held_out_loss or loss, held_out))
+                module.eval()
+                with torch.no_grad():
+                    history.held_out.append(float((held_out_loss or loss)(*held_out)))
                 best.update(history.held_out[-1])
             if on_epoch is not None:  # a progress bar is full once there is nothing left to do
                 on_epoch(epochs if best.is_final else epoch, epochs)
@@ -240,9 +242,3 @@ def _place() -> tuple[int, int]:
     """The number of this process among those that train together, and how many there are."""
     is_one_of_many = distributed.is_available() and distributed.is_initialized()
     return (distributed.get_rank(), distributed.get_world_size()) if is_one_of_many else (0, 1)
-
-
-@torch.no_grad()
-def _mean_loss(module: nn.Module, loss: _Loss, data: Sequence[Tensor]) -> float:
-    module.eval()
-    return float(loss(*data))

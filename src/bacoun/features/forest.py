@@ -146,7 +146,9 @@ def _nodes(tree: DecisionTreeClassifier, n_classes: int) -> _Tree:
     position = np.empty_like(nodes)
     position[nodes] = np.arange(len(nodes))
     children = np.where(is_leaf, np.arange(len(nodes)), position[grown.children_left[nodes]])
-    thresholds = _rounded_down(grown.threshold[nodes])
+    exact = grown.threshold[nodes]
+    rounded = exact.astype(np.float32)  # down, so that float32 inputs compare the same
+    thresholds = np.where(rounded > exact, np.nextafter(rounded, np.float32(-np.inf)), rounded)
     counts = grown.value[nodes, 0]
     values = np.zeros((len(nodes), n_classes))
     values[:, tree.classes_] = counts / counts.sum(axis=1, keepdims=True)
@@ -156,12 +158,6 @@ def _nodes(tree: DecisionTreeClassifier, n_classes: int) -> _Tree:
         children,
         values,
     )
-
-
-def _rounded_down(numbers: np.ndarray) -> np.ndarray:
-    """The largest float32 (n,) up to each number (n,): float32 inputs compare the same."""
-    nearest = numbers.astype(np.float32)
-    return np.where(nearest > numbers, np.nextafter(nearest, np.float32(-np.inf)), nearest)
 
 
 def _hashes(points: Tensor) -> np.ndarray:

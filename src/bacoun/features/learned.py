@@ -110,20 +110,16 @@ class LearnedFeatures(NetworkSettings):
             targets = targets.where(is_boundary == 0, boundary_class)
             loss = nn.functional.cross_entropy(logits, targets, reduction="none")
         else:
+            unscaled = self.boundary_gradient == 1
+            log_odds = logits if unscaled else self.module_[1](self._damped(features))
             loss = nn.functional.cross_entropy(
                 logits[:, :-1], targets, ignore_index=NO_CLASS, reduction="none"
             ) + nn.functional.binary_cross_entropy_with_logits(
-                self._boundary_logits(features, logits), is_boundary, reduction="none"
+                log_odds[:, -1], is_boundary, reduction="none"
             )
         if weights is not None:
             loss = loss * weights
         return (loss * (1 - (1 - self.boundary_weight) * is_boundary)).mean()
-
-    def _boundary_logits(self, features: Tensor, logits: Tensor) -> Tensor:
-        """Log-odds (n,) of boundary against data, with the gradient to the features scaled."""
-        if self.boundary_gradient == 1:
-            return logits[:, -1]
-        return self.module_[1](self._damped(features))[:, -1]
 
     def _held_out_loss(self, batch: Tensor, targets: Tensor, **optional: Tensor) -> Tensor:
         """Log loss of the classes of data points, without the boundary."""

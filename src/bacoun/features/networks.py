@@ -129,12 +129,9 @@ class CategoryCodes(nn.Module):
     def __init__(self, n_categories: Sequence[int]) -> None:
         super().__init__()
         sizes = torch.tensor(n_categories)
-        self.is_category: Tensor
-        self.sizes: Tensor
-        self.firsts: Tensor
-        self.register_buffer("is_category", sizes > 0)
-        self.register_buffer("sizes", sizes[sizes > 0])
-        self.register_buffer("firsts", self.sizes.cumsum(0) - self.sizes)
+        self.is_category = nn.Buffer(sizes > 0)
+        self.sizes = nn.Buffer(sizes[sizes > 0])
+        self.firsts = nn.Buffer(self.sizes.cumsum(0) - self.sizes)
         self.n_numbers = int((sizes == 0).sum())
         self.n_values = int(self.sizes.sum())
 
@@ -217,9 +214,8 @@ def make_body(
 ) -> nn.Sequential:
     """A body of one of `KINDS` for points of the given shape: (D,), or (C, H, W) for images.
 
-    "auto" is "convolutional" for images, otherwise "perceptron". `hidden` defaults to four dense
-    layers of 64 units, or 128 and 64 after convolutions. The convolutional body also takes square
-    gray images as rows of pixels.
+    "auto" is "convolutional" for images, otherwise "perceptron". `hidden` defaults to four layers
+    of 64 units, or 128 and 64 after convolutions, which also take square images as rows of pixels.
     """
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"body must be one of {list(KINDS)} or a torch.nn.Module; got {kind!r}.")

@@ -17,16 +17,13 @@ class PiecewiseLinear(nn.Module):
     """Each number, and its position in the quantile bins of its column.
 
     The entry of a bin grows across the bin, from 0 to `BIN_SCALE`, and is constant outside
-    (Gorishniy et al. 2022). The number itself goes on linearly beyond the data, so that far points
-    stay far.
+    (Gorishniy et al. 2022). The number itself goes on linearly: far points stay far.
     """
 
     def __init__(self, n_numbers: int, n_bins: int) -> None:
         super().__init__()
-        self.lows: Tensor
-        self.slopes: Tensor
-        self.register_buffer("lows", torch.zeros(n_numbers, n_bins))
-        self.register_buffer("slopes", torch.zeros(n_numbers, n_bins))
+        self.lows = nn.Buffer(torch.zeros(n_numbers, n_bins))
+        self.slopes = nn.Buffer(torch.zeros(n_numbers, n_bins))
         self.n_outputs = n_numbers * (1 + n_bins)
 
     def learn_bins(self, numbers: Tensor) -> None:
@@ -52,8 +49,7 @@ class ParallelPerceptrons(nn.Module):
 
     `n_categories` is that of each column; 0 if it is continuous. Votes are numbers that follow the
     columns and are never hidden. The last of the `hidden` widths is the number L of features of a
-    member. `category_dropout` and `input_dropout` are shares of the categories, and of the numbers,
-    that are hidden in training.
+    member. In training, shares `category_dropout` and `input_dropout` of the columns are hidden.
     """
 
     def __init__(

@@ -109,14 +109,12 @@ def _restored(hint: Any, state: Any) -> Any:
         return tuple(_restored(kind, item) for kind, item in zip(kinds, state, strict=True))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         of_key, of_item = arguments
-        return {_key(of_key, key): _restored(of_item, item) for key, item in state.items()}
+        keys = map(of_key, state) if of_key in (int, float) else state  # JSON knows text only
+        return {
+            key: _restored(of_item, item) for key, item in zip(keys, state.values(), strict=True)
+        }
     if isinstance(origin, type) and issubclass(origin, Sequence):
         return [_restored(arguments[0], item) for item in state]
     if hint is np.ndarray and not isinstance(state, np.ndarray):
         return state.cpu().numpy()  # files hold tensors
     return state
-
-
-def _key(kind: Any, key: Any) -> Any:
-    """A key of a mapping: JSON knows text only."""
-    return kind(key) if kind in (int, float) else key

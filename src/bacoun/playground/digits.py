@@ -169,7 +169,15 @@ def _fitted(name: str, images: np.ndarray, labels: np.ndarray) -> Reader:
     train, held_out, known, truth = train_test_split(
         images, labels, test_size=_CALIBRATION, random_state=0, stratify=labels
     )
-    classifier = _classifier(large=images.shape[1] == SIDE)
+    large = images.shape[1] == SIDE
+    flows = FlowShell(epochs=15 if large else 30, blocks=3, hidden=32)
+    classifier = BaCOUnClassifier(
+        boundary=CompactShell(shell=flows),
+        features=LearnedFeatures(epochs=10 if large else 25, learning_rate=2e-3),
+        posterior=HMC(n_draws=100, n_chains=16, n_warmup=15, n_iterations=25),
+        n_boundary=1500 if large else 800,
+        random_state=0,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a quick fit, for a page
         classifier.fit(train, known)
@@ -181,14 +189,3 @@ def _fitted(name: str, images: np.ndarray, labels: np.ndarray) -> Reader:
     examples = [rows[classifier.evaluate(rows).ood_score.argmin()] for rows in by_class]
     shown = np.stack(examples).astype(float)
     return Reader(name, images.shape[1], classifier, rule, shown, float(correct.mean()))
-
-
-def _classifier(large: bool) -> BaCOUnClassifier:
-    flows = FlowShell(epochs=15 if large else 30, blocks=3, hidden=32)
-    return BaCOUnClassifier(
-        boundary=CompactShell(shell=flows),
-        features=LearnedFeatures(epochs=10 if large else 25, learning_rate=2e-3),
-        posterior=HMC(n_draws=100, n_chains=16, n_warmup=15, n_iterations=25),
-        n_boundary=1500 if large else 800,
-        random_state=0,
-    )

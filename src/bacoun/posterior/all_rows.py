@@ -3,8 +3,7 @@
 HMC needs hundreds of gradients, so it runs on a coreset: a sample in which each row counts as many.
 Sums over all rows give the mode of their posterior and the curvature there. The draws are moved and
 stretched, so that both become those of all rows; what is left to the coreset is the shape of the
-posterior beyond a Gaussian. The difference is measured, by the log density of all rows at some of
-the draws.
+posterior beyond a Gaussian. The log density of all rows at some draws measures the difference.
 """
 
 import math
@@ -78,9 +77,8 @@ def _added(results: list[list[Tensor]]) -> list[Tensor]:
 class AllRows:
     """The posterior density of all rows, each evaluation of which is a pass over them.
 
-    `coreset` has the same prior. `basis` (L, r) are the directions of weight space that are
-    inferred; `with_intercept`, if the last of the L features is a column of ones, which the rows do
-    not have.
+    `coreset` has the same prior. `basis` (L, r) are the directions of weight space to infer; with
+    `with_intercept`, the last of the L features is a column of ones, which the rows do not have.
     """
 
     def __init__(

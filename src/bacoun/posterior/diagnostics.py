@@ -47,8 +47,7 @@ class Health:
     rhat, rhat_iid : float
         Worst R-hat, and that of independent draws of the same shape.
     ess, ess_squares : float
-        Smallest effective sample size, and that of the squares: epistemic uncertainty is a second
-        moment.
+        Smallest effective sample size, and that of the squares, for epistemic uncertainty.
     acceptance : float
         Mean acceptance rate.
     divergences : int

@@ -134,8 +134,7 @@ class Laplace(ReducedLayer):
     Parameters
     ----------
     full : bool, optional
-        One covariance for all contrasts (True) or one for each (False). None: full up to 10,000
-        dimensions.
+        One covariance for all contrasts, not one for each. None: up to 10,000 dimensions.
     """
 
     full: bool | None = None

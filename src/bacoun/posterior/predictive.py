@@ -26,9 +26,8 @@ def softmax_against_last(logits: Tensor) -> Tensor:
 def moments_of_product(points: Tensor, weights: Tensor, n_columns: int) -> tuple[Tensor, Tensor]:
     """Mean probabilities (N, K) and mean entropy (N,) over draws, both float64.
 
-    The same as averaging `softmax_against_last(points @ weights)` and its entropy, but chunk by
-    chunk in buffers that are allocated once. Points are (N, r), weights (r, (K-1) S), and
-    `n_columns` is K-1.
+    Averages `softmax_against_last(points @ weights)` and its entropy, by chunks in buffers that are
+    allocated once. Points are (N, r), weights (r, (K-1) S), and `n_columns` is K-1.
     """
     width = weights.shape[1]
     small = _SMALL_CHUNK_ELEMENTS if n_columns == 1 else _CHUNK_ELEMENTS

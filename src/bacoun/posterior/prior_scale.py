@@ -22,8 +22,7 @@ def held_out_prior_scale(
 ) -> float:
     """The best of seven scales, by the log loss of each row under the member that holds it out.
 
-    Features (M, N, L), in float64, are those of M members; member m was not fitted to the rows of
-    fold m.
+    Features (M, N, L), in float64, are of M members; member m was not fitted to rows of fold m.
     """
     judges = [
         _Judge(of_member, labels, weights, folds == member, n_classes)

@@ -1,7 +1,7 @@
 """The mode of the posterior, and whitened coordinates in which it is close to N(0, I)."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,20 +33,11 @@ def find_mode(
     return _lbfgs(posterior, eigenvalues, start) if mode is None else mode
 
 
-class Density(Protocol):
-    """A log-concave density of contrasts."""
+def newton(posterior: Any, start: Tensor) -> Tensor | None:
+    """Mode (K-1, r) by damped Newton steps, at most 50; None if they do not converge.
 
-    def value_and_gradient(self, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Log density (B,) and its gradient (K-1, r, B) at contrasts (K-1, r, B)."""
-        ...
-
-    def hessian(self, weights: Tensor) -> Tensor:
-        """Negative Hessian (d, d) of the log density, mean over contrasts (K-1, r, B)."""
-        ...
-
-
-def newton(posterior: Density, start: Tensor) -> Tensor | None:
-    """Mode (K-1, r) by damped Newton steps, at most 50; None if they do not converge."""
+    The posterior is a `SoftmaxRegression`, or has its `value_and_gradient` and `hessian`.
+    """
     weights = start[:, :, None]
     value, gradient = posterior.value_and_gradient(weights)
     for _ in range(_MAX_NEWTON_STEPS):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -38,8 +38,7 @@ class Uncertainty(Generic[Array]):
 
     def parts(self) -> dict[str, Array]:
         """The parts that are not None, by name."""
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: part for name, part in named.items() if part is not None}
+        return {name: part for name, part in vars(self).items() if part is not None}
 
     def to_frame(self, index: Iterable[object] | None = None) -> pd.DataFrame:
         """A DataFrame with a column for each part, and `index` (N,) as its row labels."""

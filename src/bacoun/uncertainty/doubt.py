@@ -272,9 +272,8 @@ class Doubt:
     def hedge(self, views: Mapping[str, Tensor]) -> Tensor:
         """Share kappa (N,) of the uniform distribution in the prediction.
 
-        Its odds are those of `ood_prior` times a power of the distance from the data. To the
-        squared distance by densities, the squares are added of what is beyond usual residuals, as
-        a log, and categories.
+        Its odds are those of `ood_prior` times a power of the distance from the data. To its square
+        by densities, those of what is beyond usual residuals, as a log, and categories are added.
         """
         squared = self._squared_distance(views)
         for name, (_, beside) in self.weights.items():

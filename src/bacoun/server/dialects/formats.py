@@ -48,9 +48,6 @@ class Scored:
         return self.all_records()[self.rows] if self.all_records else to_records(self.table)
 
 
-# --- bodies ---------------------------------------------------------------------------------------
-
-
 def read_rows(body: bytes, media_type: str) -> Rows:
     """The table in a body of one of `MEDIA_TYPES`."""
     if media_type == CSV:
@@ -160,9 +157,6 @@ def _write_arrow(scored: pd.DataFrame) -> bytes:
     with pyarrow.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     return sink.getvalue().to_pybytes()
-
-
-# --- tables ---------------------------------------------------------------------------------------
 
 
 def from_records(rows: Any, name: str) -> Columns:
