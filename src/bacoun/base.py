@@ -278,5 +278,4 @@ def _kind(shape: ImageShape) -> str:
 
 
 def _some(labels: list[Any]) -> str:
-    """The first few labels, for a message."""
     return ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")

@@ -58,15 +58,9 @@ class Predictor:
         surprise, kappa = self.doubt.surprise(views, epistemic), self.doubt.hedge(views)
         familiar = 1 - torch.maximum(kappa, self.doubt.probability(surprise))
         known = familiar * self.doubt.enough(surprise)
-        return Judgement(
-            doubted(mean, kappa),
-            known * mean_entropy,
-            familiar * (epistemic + mean_entropy) - known * mean_entropy,
-            views,
-            surprise,
-            kappa,
-            known,
-        )
+        noise = known * mean_entropy
+        model = familiar * (epistemic + mean_entropy) - noise
+        return Judgement(doubted(mean, kappa), noise, model, views, surprise, kappa, known)
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """Scores (N,) of how unfamiliar points (N, ...) are, by name."""

@@ -29,7 +29,8 @@ def quick_settings() -> dict[str, Any]:
     }
 
 
-def _paper_flow(**settings: Any) -> FlowShell:
+def paper_flow(**settings: Any) -> FlowShell:
+    """The boundary of the paper, with settings in which its experiments differ."""
     return FlowShell(
         blocks=5,  # B: "5 blocks with 64 hidden neurons each"
         hidden=64,
@@ -59,7 +60,7 @@ def _paper_nuts(n_draws: int) -> NUTS:
 def _plane(**flow: Any) -> dict[str, Any]:
     return {
         # A: "a circle of radius 3 bounding the data distribution in latent space"; 3.1 as in MNIST
-        "boundary": _paper_flow(radii=(3.0, 3.1), per_class=False, batch_size=256, **flow),
+        "boundary": paper_flow(radii=(3.0, 3.1), per_class=False, batch_size=256, **flow),
         "features": _paper_network(
             hidden=(64, 64, 64, 1024),  # B: "4 hidden layers of dimensions 64, 64, 64, 1024"
             batch_size=256,  # B
@@ -75,7 +76,7 @@ def _plane(**flow: Any) -> dict[str, Any]:
 def _wine() -> dict[str, Any]:
     return {
         # A: "shells of radii 5 and 5.1"; B: one flow per class, 100 epochs, batch 256, L2 1
-        "boundary": _paper_flow(radii=(5.0, 5.1), epochs=100, batch_size=256, l2=1.0),
+        "boundary": paper_flow(radii=(5.0, 5.1), epochs=100, batch_size=256, l2=1.0),
         "features": _paper_network(
             hidden=(64, 64, 64, 64),  # B: "4 hidden layers of 64 nodes each"
             epochs=500,  # B
@@ -92,7 +93,7 @@ def _mnist() -> dict[str, Any]:
     return {
         # A: "one normalizing flow for each class", "a shell of radii 3 and 3.1";
         # B: 250 epochs, batch 512, L2 2
-        "boundary": _paper_flow(radii=(3.0, 3.1), epochs=250, batch_size=512, l2=2.0),
+        "boundary": paper_flow(radii=(3.0, 3.1), epochs=250, batch_size=512, l2=2.0),
         "features": _paper_network(
             body="convolutional",  # B: "2 Convolutional layers (kernels of size 5), Max Pooling"
             hidden=(50, 1024),  # B

@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector
 
-from bacoun.baselines.networks import Count, Network, NetworkDraws, Positive, Run, check_body
+from bacoun.baselines.networks import Count, Network, NetworkDraws, Positive, Run
 from bacoun.engine.randomness import draw_seed, seeded
 from bacoun.engine.threads import threads_for
 from bacoun.features.networks import make_body
@@ -72,7 +72,6 @@ class BNN(NetworkDraws):
 
     def _check_settings(self) -> None:
         _pyro()
-        check_body(self.body)
         super()._check_settings()
         if not 0 <= self.kl_warmup < 1:
             raise ValueError(f"kl_warmup must satisfy 0 <= kl_warmup < 1; got {self.kl_warmup!r}.")
@@ -164,5 +163,4 @@ def _forward(module: nn.Module, weights: Tensor, points: Tensor) -> Tensor:
     pieces = weights.split([part.numel() for part in parts.values()])
     zipped = zip(parts.items(), pieces, strict=True)
     replaced = {name: piece.view_as(part) for (name, part), piece in zipped}
-    logits: Tensor = functional_call(module, replaced, (points,))
-    return logits
+    return functional_call(module, replaced, (points,))

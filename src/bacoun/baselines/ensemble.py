@@ -7,7 +7,7 @@ from functools import partial
 from joblib import Parallel, delayed, effective_n_jobs
 from torch import Generator, Tensor
 
-from bacoun.baselines.networks import Count, Network, NetworkDraws, Run, check_body
+from bacoun.baselines.networks import Count, Network, NetworkDraws, Run
 from bacoun.engine.nested import NestedSettings
 from bacoun.engine.randomness import draw_seed
 from bacoun.engine.training import OnEpoch
@@ -43,10 +43,6 @@ class DeepEnsemble(NestedSettings, NetworkDraws):
     n_jobs: int | None = None
 
     _default = ("network", partial(LearnedFeatures, dropout=0.0, patience=None))
-
-    def _check_settings(self) -> None:
-        check_body(self._part("network").body)
-        super()._check_settings()
 
     def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
         seeds = [draw_seed(run.generator) for _ in range(self.n_members)]

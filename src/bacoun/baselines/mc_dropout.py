@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from bacoun.baselines.networks import Count, Network, NetworkDraws, Run, check_body
+from bacoun.baselines.networks import Count, Network, NetworkDraws, Run
 from bacoun.engine.nested import NestedSettings
 from bacoun.features import LearnedFeatures
 from bacoun.features.networks import Dropout
@@ -48,10 +48,6 @@ class MCDropout(NestedSettings, NetworkDraws):
 
     _default = ("network", partial(LearnedFeatures, **_DEFAULT_NETWORK))
 
-    def _check_settings(self) -> None:
-        check_body(self._part("network").body)
-        super()._check_settings()
-
     def _fit(self, points: Tensor, labels: Tensor, run: Run) -> None:
         network = self._part("network")
         context = FitContext(generator=run.generator, on_epoch=run.bar_for("network"))
@@ -87,7 +83,6 @@ class MCDropout(NestedSettings, NetworkDraws):
 
 
 def _masked(layers: list[nn.Module], masks: list[Tensor], points: Tensor) -> Tensor:
-    """Logits (n, K), with the masks in place of dropout."""
     next_mask = iter(masks)
     for layer in layers:
         points = points * next(next_mask) if isinstance(layer, Dropout) else layer(points)

@@ -94,8 +94,7 @@ class NatPN(SingleNetwork):
 
     @torch.no_grad()
     def _encoded(self, points: Tensor) -> Tensor:
-        latents: Tensor = self.module_[0](points)
-        return latents
+        return self.module_[0](points)
 
     def _train_flow(self, run: Run, bar: str, latents: Tensor, **settings: Any) -> None:
         """Maximize the likelihood of latent positions (N, H), with the encoder as it is."""

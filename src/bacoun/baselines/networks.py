@@ -64,7 +64,6 @@ class Baseline(BayesianClassifier):
         return self
 
     def _check_settings(self) -> None:
-        """Refuse settings that cannot be meant, with a sentence."""
         for name, kind in get_type_hints(type(self), include_extras=True).items():
             value: Any = getattr(self, name, None)
             is_whole = isinstance(value, Integral) and not isinstance(value, bool)
@@ -87,6 +86,14 @@ class NetworkDraws(Baseline):
     over chunks of rows, so a network can be built when needed and discarded; `predict_proba` and
     `uncertainty` need memory for (N, K) numbers, not (S, N, K).
     """
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        settings = self.get_params()
+        body = settings.get("body", settings.get("network__body", "auto"))
+        # Of a module, dropout layers and initial weights are unknown.
+        if not isinstance(body, str) or body not in BODIES:
+            raise ValueError(f"body must be one of {list(BODIES)}; got {body!r}.")
 
     def _networks(self) -> Iterator[Network]:
         """The S networks, always the same and in the same order."""
@@ -226,9 +233,3 @@ class SingleNetwork(Baseline):
     def _evaluation(self, points: Tensor) -> Evaluation[Tensor]:
         score = torch.cat([self._unfamiliarity(chunk) for chunk in points.split(CHUNK)])
         return replace(super()._evaluation(points), ood_score=score)
-
-
-def check_body(body: object) -> None:
-    """Refuse a module: its dropout layers and initial weights are unknown."""
-    if not isinstance(body, str) or body not in BODIES:
-        raise ValueError(f"body must be one of {list(BODIES)}; got {body!r}.")

@@ -101,8 +101,7 @@ class VOS(SingleNetwork):
 
     def _log_odds(self, logits: Tensor) -> Tensor:
         """Log-odds (n,) of data against outliers, from the negative energy of logits (n, K)."""
-        log_odds: Tensor = self.logistic_(logits.logsumexp(dim=1, keepdim=True))
-        return log_odds.squeeze(1)
+        return self.logistic_(logits.logsumexp(dim=1, keepdim=True)).squeeze(1)
 
     @torch.no_grad()
     def _unfamiliarity(self, points: Tensor) -> Tensor:

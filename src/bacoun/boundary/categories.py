@@ -129,14 +129,12 @@ class CategoryTree(SavesAttributes):
 
     def _parents_first(self) -> list[int]:
         order: list[int] = []
-
-        def visit(child: int) -> None:
-            if child not in order and 0 <= child < len(self.sizes_):
-                visit(self.parents_[child])
-                order.append(child)
-
-        for child in range(len(self.sizes_)):
-            visit(child)
+        for node in range(len(self.sizes_)):
+            path = []
+            while 0 <= node < len(self.sizes_) and node not in order:
+                path.append(node)
+                node = self.parents_[node]
+            order += reversed(path)
         return order
 
 

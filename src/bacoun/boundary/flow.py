@@ -173,17 +173,14 @@ class FlowSettings(BaseEstimator):
         flow, is_small = self._new_flow(), len(cloud) < _MIN_POINTS
         if is_small:
             flow.blocks = 0
+        names = ("batch_size", "learning_rate", "l2", "l2_over", "patience")
         return flow.fit(
             cloud,
             scale=within if is_small else None,
             epochs=self.epochs or epochs_for(_DEFAULT_STEPS, len(cloud), self.batch_size, 5, 200),
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            l2=self.l2,
-            l2_over=self.l2_over,
-            patience=self.patience,
             generator=Generator().manual_seed(seed),
             on_epoch=on_epoch,
+            **{name: getattr(self, name) for name in names},
         )
 
 

@@ -86,12 +86,11 @@ class FlowShell(SavesAttributes, FlowSettings):
         )
         sizes = torch.tensor([len(cloud) for cloud in clouds], dtype=torch.float64)
         self.log_weights_ = (sizes / sizes.sum()).log().to(points)
-        self.held_out_rows_ = torch.cat(
-            [
-                member.nonzero()[flow.history_.held_out_rows.to(points.device), 0]
-                for member, flow in zip(members, self.flows_, strict=True)
-            ]
-        )
+        held_out = [
+            member.nonzero()[flow.history_.held_out_rows.to(points.device), 0]
+            for member, flow in zip(members, self.flows_, strict=True)
+        ]
+        self.held_out_rows_ = torch.cat(held_out)
         self.inner_radii_ = self._inner_radii(clouds)
         return self
 

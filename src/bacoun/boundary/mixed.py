@@ -88,7 +88,6 @@ class MixedShell(SavesAttributes, NestedSettings):
         return points[:, ~is_category], points[:, is_category]
 
     def _join(self, numbers: Tensor, codes: Tensor) -> Tensor:
-        """Undo `_split`."""
         is_category = torch.tensor(self.n_categories_, device=numbers.device) > 0
         points = numbers.new_empty(len(numbers), len(is_category))
         points[:, ~is_category], points[:, is_category] = numbers, codes

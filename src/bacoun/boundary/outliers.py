@@ -132,11 +132,7 @@ def _robust_scale(table: np.ndarray) -> np.ndarray:
 
 
 def least_likely(log_density: np.ndarray, labels: np.ndarray, n_points: int) -> np.ndarray:
-    """Ascending rows of the `n_points` lowest densities, except the best two of each class.
-
-    Parameters
-    ----------
-    log_density, labels : ndarray of shape (N,)
+    """Ascending rows of the `n_points` lowest `log_density` (N,), except the best two of a label.
 
     Examples
     --------

@@ -246,7 +246,6 @@ def _ood_threshold(ood_score: np.ndarray, false_alarm: float) -> float:
 def _as_columns(
     ood_score: ArrayLike, total: ArrayLike, *, empty: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both scores (N,), checked."""
     scores = as_scores("ood_score", ood_score, empty=empty, infinite=True)
     entropies = as_scores("total", total, empty=empty)
     check_same_length(ood_score=scores, total=entropies)

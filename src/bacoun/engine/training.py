@@ -145,7 +145,9 @@ class _Adam:
         parameters: list[Tensor] = list(module.parameters())
         weights = [parameter for parameter in parameters if parameter.ndim > 1]
         biases = [parameter for parameter in parameters if parameter.ndim <= 1]
-        self.module, self.learning_rate = module, learning_rate
+        self.module = module
+        self.options = {"lr": learning_rate, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+        self.options |= {"fused": True, "amsgrad": False, "maximize": False}
         self.groups = [(weights, weight_decay), (biases, 0.0)]
         # Mean of the gradients, mean of their squares, and number of steps.
         self.state = {
@@ -176,22 +178,8 @@ class _Adam:
                 continue
             means, squares, steps = map(list, zip(*(self.state[p] for p in moved), strict=True))
             gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
-            adam(
-                moved,
-                gradients,
-                means,
-                squares,
-                [],
-                steps,
-                fused=True,
-                amsgrad=False,
-                beta1=0.9,
-                beta2=0.999,
-                lr=self.learning_rate,
-                weight_decay=weight_decay,
-                eps=1e-8,
-                maximize=False,
-            )
+            options: Any = self.options | {"weight_decay": weight_decay}
+            adam(moved, gradients, means, squares, [], steps, **options)
 
 
 class _Best:

@@ -18,6 +18,7 @@ from bacoun.classifier import BaCOUnClassifier
 from bacoun.features import LearnedFeatures
 from bacoun.playground.settings import MAX_CLASSES, MAX_POINTS
 from bacoun.posterior import HMC
+from bacoun.presets import paper_flow
 
 _GRID = 81  # places along each side of a map
 _MARGIN = 0.9  # of the width of the data, on each side
@@ -109,15 +110,7 @@ def _method(settings: dict[str, Any]) -> BayesianClassifier:
             return GP(n_inducing=50, n_iterations=300, n_draws=100, random_state=seed)
         case "paper":
             radius = 3.0 * settings["radius"]
-            boundary = FlowShell(
-                epochs=40,
-                radii=(radius, radius + 0.1),
-                per_class=False,
-                batch_norm=True,
-                jitter=0.0,
-                patience=None,
-                drop_overlap=False,
-            )
+            boundary = paper_flow(epochs=40, radii=(radius, radius + 0.1), per_class=False)
             features = network(joint_softmax=True, boundary_weight=1.0, patience=None)
         case _:
             factors = (settings["radius"],)

@@ -153,7 +153,6 @@ class Trainer:
             del self._fits[oldest]
 
     async def _fit(self, fit: _Fit) -> Event:
-        """The last event of one fit."""
         connection = await asyncio.to_thread(self._child.connect)
         connection.send(fit.settings)
         ends, is_told = time.monotonic() + _SECONDS_TO_FIT, False

@@ -2,16 +2,16 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from bacoun.engine.randomness import as_generator, draw_seed
 from bacoun.engine.threads import threads_for
 from bacoun.engine.training import mean_log_loss, train
 from bacoun.posterior.diagnostics import Health
-from bacoun.posterior.last_layer import LinearLayer, ReducedLayer
+from bacoun.posterior.last_layer import LinearLayer, ReducedLayer, Sampled
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
 from bacoun.protocols import FitContext
@@ -141,9 +141,8 @@ class Laplace(ReducedLayer):
 
     _draws_are_independent = True
 
-    def _sample(
-        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, context: FitContext
-    ) -> tuple[Tensor, dict[str, Any]]:
+    def _sample(self, posterior: SoftmaxRegression, mode: Tensor, context: FitContext) -> Sampled:
         whitening = whiten(posterior, mode[:, :, None], full=self.full)
-        x = torch.randn(mode.numel(), self.n_draws, generator=generator, dtype=torch.float64)
+        shape, generator = (mode.numel(), self.n_draws), context.generator
+        x = torch.randn(shape, generator=generator, dtype=torch.float64)
         return whitening.to_weights(x.to(mode.device)).permute(2, 0, 1)[None], {}

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from bacoun.engine.randomness import as_generator
 from bacoun.engine.threads import independent_workers, is_worth_threads
 from bacoun.engine.training import OnEpoch
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.persistence import SavesAttributes
 from bacoun.posterior import diagnostics
-from bacoun.posterior.last_layer import ReducedLayer
+from bacoun.posterior.last_layer import ReducedLayer, Sampled
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import Whitening, whiten
 from bacoun.protocols import FitContext
@@ -57,10 +58,8 @@ class HMC(ReducedLayer):
     n_iterations: int | None = None
     target_accept: float = 0.8
 
-    def _sample(
-        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, context: FitContext
-    ) -> tuple[Tensor, dict[str, Any]]:
-        target = posterior.to(torch.float32)
+    def _sample(self, posterior: SoftmaxRegression, mode: Tensor, context: FitContext) -> Sampled:
+        target, generator = posterior.to(torch.float32), as_generator(context.generator)
         n_chains, n_warmup, n_iterations = self._sizes(len(posterior.features) * mode.numel())
         # Rounding errors depend on the number of blocks, so it must not depend on the machine.
         n_blocks = _N_BLOCKS if is_worth_threads(target.features.numel() * mode.numel()) else 1
@@ -100,7 +99,6 @@ class HMC(ReducedLayer):
         return _to_chains(last.draws, whitening), facts
 
     def _sizes(self, work: int) -> tuple[int, int, int]:
-        """Numbers of chains, warm-up iterations and iterations."""
         large = work > _LARGE  # gradients are expensive: fewer chains, a shorter warm-up
         n_chains = self.n_chains or (32 if large else 64)
         n_warmup = (25 if large else 40) if self.n_warmup is None else self.n_warmup
@@ -240,7 +238,6 @@ class _Chains(SavesAttributes):
         self.n_done += 1
 
     def _integrate(self, momentum: Tensor, duration: float, n_steps: int) -> tuple[Tensor, ...]:
-        """Proposal, momentum, value and gradient of all chains."""
         state = self.x, momentum, self.gradient
         if self.n_blocks == 1:
             return integrate(self.density, *state, duration, n_steps)

@@ -24,6 +24,7 @@ from bacoun.posterior.reduction import Reduction, Spectrum, reduce, weighted
 from bacoun.protocols import FitContext
 
 PriorScale = float | Literal["auto", "evidence"]
+Sampled = tuple[Tensor, dict[str, Any]]  # chains of contrasts (C, T, K-1, r), fields for `Health`
 
 _DEFAULT_PRIOR_SCALE = 0.3  # for features learned by a network
 _MIN_LOGIT_SCALE = 3.0  # smallest prior standard deviation of a logit under "auto"
@@ -115,10 +116,8 @@ class ReducedLayer(LinearLayer):
     _draws_are_independent: ClassVar[bool] = False
 
     @abstractmethod
-    def _sample(
-        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, context: FitContext
-    ) -> tuple[Tensor, dict[str, Any]]:
-        """Chains of contrasts (C, T, K-1, r) and fields for `Health`."""
+    def _sample(self, posterior: SoftmaxRegression, mode: Tensor, context: FitContext) -> Sampled:
+        """Draw chains, with the generator of the context, which is set."""
 
     def fit(self, features: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Infer the posterior from features (N, L) and labels (N,) in 0..K-1.
@@ -131,9 +130,8 @@ class ReducedLayer(LinearLayer):
         sample_weight, all_rows = context.sample_weight, context.all_rows
         self.n_classes_ = self._check(features, labels)
         if all_rows is not None:
-            features, labels, sample_weight = choose_coreset(
-                features, labels, all_rows.n_rows, generator
-            )
+            coreset = choose_coreset(features, labels, all_rows.n_rows, generator)
+            features, labels, sample_weight = coreset
         design = self._design(features)
         data = design, labels, self.n_classes_
         with threads_for(0):  # what is large shares its work among independent threads
@@ -141,17 +139,16 @@ class ReducedLayer(LinearLayer):
                 spectrum, tol = Spectrum(weighted(design, sample_weight)), self.tol
             else:  # so many rows inform all directions but the null space
                 spectrum, tol = Spectrum(triangular_factor(all_rows, self.fit_intercept)), 0.0
+            options = tol, spectrum, sample_weight
             if self.prior_scale == "evidence":
-                self.prior_scale_ = most_evident_prior_scale(*data, tol, spectrum, sample_weight)
+                self.prior_scale_ = most_evident_prior_scale(*data, *options)
             else:
                 self.prior_scale_ = self._resolved_prior_scale(design, context.best_prior_scale)
-            self.reduction_, posterior, mode = reduce(
-                *data, self.prior_scale_, tol, spectrum, sample_weight
-            )
+            self.reduction_, posterior, mode = reduce(*data, self.prior_scale_, *options)
             whole = None  # too many weights are refused before anything is sampled
             if all_rows is not None:
                 whole = AllRows(all_rows, posterior, self.reduction_.basis, self.fit_intercept)
-            self.chains_, facts = self._sample(posterior, mode, generator, context)
+            self.chains_, facts = self._sample(posterior, mode, context)
             if whole is not None:
                 self.chains_, difference = whole.move(self.chains_, mode)
                 facts |= {"coreset_rows": len(features), "coreset_difference": difference}

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from bacoun.posterior.last_layer import ReducedLayer
+from bacoun.posterior.last_layer import ReducedLayer, Sampled
 from bacoun.posterior.logistic import SoftmaxRegression
 from bacoun.posterior.whitening import whiten
 from bacoun.protocols import FitContext
@@ -37,9 +37,7 @@ class NUTS(ReducedLayer):
     n_iterations: int = 500
     target_accept: float = 0.8
 
-    def _sample(
-        self, posterior: SoftmaxRegression, mode: Tensor, generator: Generator, context: FitContext
-    ) -> tuple[Tensor, dict[str, Any]]:
+    def _sample(self, posterior: SoftmaxRegression, mode: Tensor, context: FitContext) -> Sampled:
         whitening = whiten(posterior, mode[:, :, None])
 
         def density(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -54,7 +52,7 @@ class NUTS(ReducedLayer):
             n_warmup=self.n_warmup,
             n_iterations=self.n_iterations,
             target_accept=self.target_accept,
-            seed=int(torch.randint(2**31, (1,), generator=generator)),
+            seed=int(torch.randint(2**31, (1,), generator=context.generator)),
         )
         if context.on_epoch is not None:  # nutpie runs to the end in one call
             context.on_epoch(self.n_iterations, self.n_iterations)

@@ -76,16 +76,9 @@ def decompose(probabilities: Tensor) -> Uncertainty[Tensor]:
 def from_moments(
     mean: Tensor, mean_entropy: Tensor, model: Tensor | None = None
 ) -> Uncertainty[Tensor]:
-    """Split the entropy of mean probabilities, given mean entropies over draws.
+    """Split the entropy of mean probabilities (N, K), given mean entropies (N,) over draws.
 
-    Parameters
-    ----------
-    mean : Tensor of shape (N, K)
-        Class probabilities, averaged over all draws.
-    mean_entropy : Tensor of shape (N,)
-        Entropy of each draw, averaged over all draws.
-    model : Tensor of shape (N,), optional
-        The part of the epistemic uncertainty that is due to the weights; the rest is `ood`.
+    With `model` (N,), the part of epistemic uncertainty due to the weights, the rest is `ood`.
     """
     # Rounding must not break total <= log K, nor 0 <= aleatoric <= total (Jensen).
     total = torch.special.entr(mean).sum(dim=1).clamp(0, math.log(mean.shape[1]))

@@ -197,21 +197,12 @@ class Doubt:
         n_rows: int,
         are_new: bool = False,
     ) -> Self:
-        """Learn from training points.
+        """Learn from training points, a sample of the `n_rows` that the model was fitted to.
 
-        Parameters
-        ----------
-        views : mapping from a name to a Tensor of shape (n,)
-            How unusual the points would look if they were new.
-        epistemic : Tensor of shape (n,)
-            Epistemic uncertainty due to the weights alone, in nats.
-        ood_prior : float
-            Prior probability that a scored point is OOD.
-        n_rows : int
-            Number of rows that the model was fitted to; the points may be a sample of them.
-        are_new : bool
-            Whether the features were not fitted to the points. Otherwise `epistemic` may be e times
-            as large at new points.
+        The `views` (n,) say how unusual the points would look if they were new, and `epistemic`
+        (n,) is the uncertainty due to the weights alone, in nats. It may be e times as large at new
+        points, unless the features were not fitted to these, which then `are_new`. A scored point
+        is OOD with the prior probability `ood_prior`.
         """
         agreement = max(_ROUNDING, _AGREEMENT * min(1.0, _MANY_ROWS / n_rows))
         tails = {

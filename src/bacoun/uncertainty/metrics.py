@@ -15,9 +15,7 @@ from sklearn.metrics import average_precision_score
 
 
 def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
-    """Probability that an OOD point scores higher than an in-distribution one; ties count half.
-
-    The scores `inside` (n,) are of in-distribution points and `outside` (m,) of OOD points.
+    """Probability that an OOD score, `outside` (m,), is above one `inside` (n,); ties count half.
 
     Examples
     --------
@@ -40,8 +38,7 @@ def aupr(inside: ArrayLike, outside: ArrayLike) -> float:
 def fpr_at_tpr(inside: ArrayLike, outside: ArrayLike, tpr: float = 0.95) -> float:
     """False positive rate at the threshold that flags at least `tpr` of the OOD points.
 
-    The scores `inside` (n,) are of in-distribution points and `outside` (m,) of OOD points; the
-    true positive rate `tpr` lies in (0, 1].
+    The scores are `inside` (n,) and `outside` (m,); the true positive rate `tpr` is in (0, 1].
     """
     inside, outside = _as_scores(inside=inside, outside=outside)
     threshold = np.sort(outside)[-_count("tpr", tpr, len(outside))]
@@ -51,8 +48,7 @@ def fpr_at_tpr(inside: ArrayLike, outside: ArrayLike, tpr: float = 0.95) -> floa
 def change_from(inside: ArrayLike, outside: ArrayLike) -> float:
     """Relative change of the mean, the paper's "Pct Change": 1.0 is twice as high for OOD points.
 
-    The scores `inside` (n,) are of in-distribution points and `outside` (m,) of OOD points. NaN or
-    infinite if the mean of `inside` is 0.
+    NaN or infinite if the mean of the scores `inside` (n,), not `outside` (m,), is 0.
 
     Examples
     --------
@@ -67,16 +63,9 @@ def change_from(inside: ArrayLike, outside: ArrayLike) -> float:
 def expected_calibration_error(
     probabilities: ArrayLike, labels: ArrayLike, n_bins: int = 15
 ) -> float:
-    """Mean gap between confidence and accuracy over confidence bins.
+    """Mean gap between confidence and accuracy over `n_bins` confidence bins of equal width.
 
-    Parameters
-    ----------
-    probabilities : array of shape (N, K)
-        Class probabilities.
-    labels : array of shape (N,)
-        Column of the true class, 0 to K-1.
-    n_bins : int
-        Number of bins of equal width.
+    The `probabilities` are (N, K), and `labels` (N,) the columns of the true classes.
 
     Examples
     --------
@@ -106,17 +95,9 @@ def negative_log_likelihood(probabilities: ArrayLike, labels: ArrayLike) -> floa
 def risk_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Coverage (fraction answered) and risk (error rate among those) at every threshold.
 
-    Parameters
-    ----------
-    uncertainty : array of shape (N,)
-        A point is answered if its uncertainty does not exceed the threshold.
-    correct : array of shape (N,)
-        Whether each prediction is correct.
-
-    Returns
-    -------
-    coverages, risks : ndarray of shape (n,)
-        One entry for each distinct uncertainty, ascending: tied points are answered together.
+    A point is answered if its `uncertainty` (N,) does not exceed the threshold; `correct` (N,) says
+    whether its prediction is. The results (n,) have one entry for each distinct uncertainty,
+    ascending: tied points are answered together.
 
     Examples
     --------

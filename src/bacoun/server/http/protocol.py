@@ -76,8 +76,7 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             return self.cycle is None or self.cycle.response_complete
 
         def _later(self, act: Callable[..., None], *arguments: int) -> TimerHandle:
-            timer: TimerHandle = self.loop.call_later(limits.slow_seconds, act, *arguments)
-            return timer
+            return self.loop.call_later(limits.slow_seconds, act, *arguments)
 
         def _stop(self, *timers: str) -> None:
             for name in timers:

@@ -89,7 +89,6 @@ def _grouped(requests: dict[int, ScoringRequest]) -> list[dict[int, ScoringReque
 
 
 def _together(requests: list[ScoringRequest]) -> pd.DataFrame:
-    """One table with the rows of all requests."""
     first = requests[0].rows
     if isinstance(first, pd.DataFrame):
         return first
