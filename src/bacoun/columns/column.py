@@ -1,7 +1,5 @@
 """Column: one column of the training table, described once; the whole package works from this."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial

@@ -1,7 +1,5 @@
 """TableProfile: what the training table looked like, column by column, and hashes of its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

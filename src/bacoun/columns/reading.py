@@ -4,8 +4,6 @@ A text file is surveyed before it is read, because pandas silently fills short r
 columns. The survey also counts the rows, for the progress bar.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

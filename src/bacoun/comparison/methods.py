@@ -5,8 +5,6 @@ fit; each then stands under a name of its own. Except for ours, which knows cate
 standardized and categories one-hot encoded; one that training does not have is all zeros.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

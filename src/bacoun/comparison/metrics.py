@@ -1,7 +1,5 @@
 """Metrics of one method on one case: what it says of test rows and of each shift."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bacoun.comparison.cases import Rows

@@ -1,7 +1,5 @@
 """The page of a comparison: one HTML file that needs nothing else."""
 
-from __future__ import annotations
-
 import os
 from importlib.metadata import version
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """Mean ranks of methods over cases, and the tests of their differences."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

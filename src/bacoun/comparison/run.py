@@ -1,7 +1,5 @@
 """Fit a method on a case and judge it; collect the numbers of many such runs in tables."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """What a comparison found, for people: which method, how much better, at what cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self

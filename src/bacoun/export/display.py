@@ -1,7 +1,5 @@
 """UncertaintyDisplay: plot a fitted classifier over a plane, in the style of scikit-learn."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 

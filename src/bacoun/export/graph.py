@@ -1,7 +1,5 @@
 """Graph: an ONNX graph, built operator by operator."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -5,8 +5,6 @@ runs again, because its worker died or because the whole run was killed, reads t
 done; it scores again only if the part is missing or torn. Files are addressed through fsspec.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets
@@ -92,7 +90,7 @@ def survey_file(file: str) -> list[FileSurvey]:
 class PartWriter:
     """Scores row groups and writes each as a part to a folder."""
 
-    scorer: Scorer
+    scorer: "Scorer"
     out: str  # address of the folder, which exists
 
     def name(self, group: RowGroup) -> str:

@@ -1,7 +1,5 @@
 """Watch: the log of a model, one SQLite file beside its folder."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import time

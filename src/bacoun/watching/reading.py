@@ -1,7 +1,5 @@
 """The file of a log, and what it says; neither the model nor torch is needed for that."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is different about one column: its content, its gaps, its categories, its distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
