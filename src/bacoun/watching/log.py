@@ -19,7 +19,6 @@ from bacoun.watching.binning import BinnedQuantity, bins_of, watched, weights_of
 from bacoun.watching.martingale import DriftTest
 from bacoun.watching.reading import log_path, open_log
 
-REASONS = ("unfamiliar", "ambiguous")
 FALSE_ALARM = 0.01
 _TABLES = """
 create table if not exists versions (
@@ -109,17 +108,13 @@ class Watch:
             log.execute("commit")
 
     def _add_minute(
-        self,
-        log: sqlite3.Connection,
-        batch: Sequence[ScoredRows],
-        minute: int,
-        familiarity: float,
-        evidence: float,
+        self, log: sqlite3.Connection, batch: Sequence[ScoredRows], minute: int, *figures: float
     ) -> None:
         reasons = np.concatenate([scored.reason for scored in batch])
-        deferred = [int((reasons == reason).sum()) for reason in REASONS]
+        deferred = [int((reasons == reason).sum()) for reason in ("unfamiliar", "ambiguous")]
         predicted = np.concatenate([scored.predicted for scored in batch])
         classes, key = np.bincount(predicted, minlength=len(self.labels)), (self.version, minute)
+        familiarity, evidence = figures
         query = "select classes from minutes where version = ? and minute = ?"
         if before := log.execute(query, key).fetchone():
             classes = classes + np.array(json.loads(before[0]))
