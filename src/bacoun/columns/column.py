@@ -235,8 +235,6 @@ def _between(quantiles: np.ndarray) -> np.ndarray:
     values = np.unique(quantiles)
     low, high = values[0], values[-1]
     margin = 1e-6 * ((high / 2 - low / 2) or abs(low) or 1.0)
-    below, above = (
-        min(low - margin, np.nextafter(low, -np.inf)),
-        max(high + margin, np.nextafter(high, np.inf)),
-    )
+    below = min(low - margin, np.nextafter(low, -np.inf))
+    above = max(high + margin, np.nextafter(high, np.inf))
     return np.array([below, *(values[:-1] / 2 + values[1:] / 2), above])

@@ -87,15 +87,22 @@ def stream_table(
         raise ValueError(f"rows must be at least 1; got {rows}.")
     size = rows or survey.chunk_size
     if is_parquet(file):
-        with open_parquet(file) as parquet:
-            start = 0
-            for batch in parquet.iter_batches(batch_size=size):
-                frame = batch.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
-                frame.index = pd.RangeIndex(start, start := start + len(frame))
-                yield frame
+        yield from stream_parquet(file, batch_size=size)
         return
     with _open_text(file, survey.encoding) as lines:
         yield from pd.read_csv(lines, chunksize=size, **_AS_TEXT, **_layout(survey))
+
+
+def stream_parquet(
+    file: str | PathLike[str], filesystem: Any = None, **options: Any
+) -> Iterator[pd.DataFrame]:
+    """Read a Parquet file in chunks, numbered from 0; `options` are those of pyarrow's batches."""
+    start = 0
+    with open_parquet(file, filesystem) as parquet:
+        for batch in parquet.iter_batches(**options):
+            frame = batch.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+            frame.index = pd.RangeIndex(start, start := start + len(frame))
+            yield frame
 
 
 def read_csv(content: bytes, name: str) -> pd.DataFrame:

@@ -181,11 +181,6 @@ class TableEncoder:
             result[column.name] = parsed
         return result
 
-    def extra(self, names: Iterable[str]) -> list[str]:
-        """Those of the column `names` that `fit` did not see."""
-        known = {column.name for column in self.columns_} | self.dropped_.keys()
-        return [name for name in names if name not in known]
-
     def read(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:
         """Checked values (N,) of all columns that are used, by name: text, or float64."""
         check_names(frame)
