@@ -102,7 +102,6 @@ def compare(
 
 
 def _chosen(methods: str | None) -> list[str]:
-    """Names of the methods to run."""
     from bacoun.comparison.methods import METHODS, QUICK_METHODS
 
     if methods is None:

@@ -209,7 +209,6 @@ def _predict_many(
 
 
 def _in_lines(found: dict[str, Any], n_parts: int, out: str) -> list[str]:
-    """The summary in a few aligned lines."""
     rows, accepted = found["rows"], found["accepted"]
     reasons = {f"  {reason}": n for reason, n in found["deferred"].items()}
     shares = {"accepted": accepted, "deferred": rows - accepted} | reasons

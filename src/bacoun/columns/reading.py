@@ -137,7 +137,11 @@ class _InMemory:
 def survey_table(path: str | PathLike[str]) -> Survey:
     """Check that the CSV or Parquet file at `path` has a header and at least one row, and count."""
     file = _checked_path(path)
-    return _checked_layout(file, _survey_parquet(file) if is_parquet(file) else _survey_text(file))
+    if not is_parquet(file):
+        return _checked_layout(file, _survey_text(file))
+    with open_parquet(file) as parquet:
+        survey = Survey(tuple(parquet.schema_arrow.names), parquet.metadata.num_rows)
+    return _checked_layout(file, survey)
 
 
 def _checked_layout(file: Path, survey: Survey) -> Survey:
@@ -291,11 +295,6 @@ def _checked_lines(file: Path, lines: IO[str]) -> Iterator[str]:
                 "a BOM, or binary; save it again as UTF-8."
             )
         yield line
-
-
-def _survey_parquet(file: Path) -> Survey:
-    with open_parquet(file) as parquet:
-        return Survey(tuple(parquet.schema_arrow.names), parquet.metadata.num_rows)
 
 
 @contextmanager

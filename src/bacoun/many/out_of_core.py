@@ -115,12 +115,7 @@ def fit_files(
     frame, known = _sampled(sketch)
     with _scratch(given["checkpoint"]) as folder:
 
-        def fit_classifier(
-            classifier: BaCOUnClassifier,
-            encoder: TableEncoder,
-            *sample: np.ndarray,
-            checkpoint: Any,
-        ) -> None:
+        def fit_classifier(classifier: Any, encoder: Any, *sample: Any, checkpoint: Any) -> None:
             sample_of = [places, sampling]  # the same rows, wherever their features are computed
             fit = Fit(classifier, *sample, checkpoint=checkpoint, sample_of=sample_of)
             fit.learn_features()
@@ -257,12 +252,7 @@ class FileFeatures:
         return self.engine.run(task, self.places, merge)
 
 
-def _reduced(
-    place: Place,
-    source: FeatureSource,
-    function: Callable[[Tensor, Tensor], Result],
-    merge: Callable[[list[Result]], Result],
-) -> Result:
+def _reduced(place: Place, source: FeatureSource, function: Any, merge: Any) -> Any:
     with one_thread(), place.group.named():
         return merge([function(*chunk) for chunk in source.chunks(place)])
 

@@ -205,7 +205,6 @@ def find_ids(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def _n_missing(values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Number (N,) of missing values in each row."""
     return np.sum([pd.isna(column) for column in values.values()], axis=0)
 
 
