@@ -50,7 +50,12 @@ def draw_ranks(rankings: dict[str, Ranking], path: str | os.PathLike[str]) -> No
 
 
 def friedman(table: pd.DataFrame) -> float:
-    """p-value of Friedman's test that all methods, the columns, are alike over cases."""
+    """p-value of Friedman's test that all methods, the columns, are alike over cases.
+
+    NaN with fewer than three, or if all their values are equal.
+    """
+    if table.shape[1] < 3 or len(table) < 2 or table.nunique(axis=1).max() == 1:
+        return float("nan")
     return float(stats.friedmanchisquare(*(table[name] for name in table)).pvalue)
 
 

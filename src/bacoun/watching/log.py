@@ -19,7 +19,6 @@ from bacoun.watching.binning import BinnedQuantity, bins_of, watched, weights_of
 from bacoun.watching.martingale import DriftTest
 from bacoun.watching.reading import log_path, open_log
 
-FALSE_ALARM = 0.01
 _TABLES = """
 create table if not exists versions (
     version text primary key, started real, rows integer, expected text, names text, test text);
@@ -53,24 +52,17 @@ class Watch:
 
     @classmethod
     def beside(
-        cls,
-        folder: str | PathLike[str],
-        model: TableModel,
-        version: str,
-        *,
-        inputs: bool = False,
-        false_alarm: float = FALSE_ALARM,
+        cls, folder: str | PathLike[str], model: TableModel, version: str, *, inputs: bool = False
     ) -> Self:
         """Open or make the log of the model that was loaded from a folder.
 
-        The `version` distinguishes it from others that were or will be saved there. `inputs` stores
-        the scored rows, and `false_alarm` is the probability of ever reporting drift although there
-        is none, at most.
+        The `version` distinguishes it from others that were or will be saved there; `inputs` stores
+        the scored rows.
         """
         labels, known = [str(label) for label in model.classes], model.neighborhood
         quantities = watched(model.columns, known, model.calibration, len(labels))
         counts = np.stack([quantity.counts for quantity in quantities])
-        test = DriftTest.start(counts, weights_of(quantities), false_alarm)
+        test = DriftTest.start(counts, weights_of(quantities))
         expected = {"classes": {k: int(n) for k, n in model.facts["classes"].items()}}
         names = json.dumps([quantity.name for quantity in quantities])
         first = json.dumps(expected), names, json.dumps(test.to_dict())
