@@ -29,8 +29,8 @@ from sklearn.neural_network import MLPClassifier
 
 from bacoun import BaCOUnClassifier
 from bacoun.baselines import BNN, NLM, DeepEnsemble
-from bacoun.comparison import metrics
 from bacoun.comparison.methods import one_thread
+from bacoun.comparison.run import quality as quality_of
 from bacoun.tabular.encoding import TableEncoder
 from benchmarks import record as records
 from benchmarks.detectors import Preprocessing, categories_in
@@ -158,7 +158,7 @@ SMALL = ("breast-cancer", "haberman", "iris", "penguins", "pima", "saheart", "sk
 
 def quality(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Accuracy, log loss and calibration error of probabilities (N, K) for labels 0 to K-1."""
-    found = metrics.quality(probabilities, labels)
+    found = quality_of(probabilities, labels)
     return {name: round(value, 4) for name, value in found.items()}
 
 

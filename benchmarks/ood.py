@@ -34,7 +34,7 @@ from bacoun.comparison.run import (
     shift_table,
 )
 from benchmarks import record as records
-from benchmarks.ranks import draw_ranks, interval
+from benchmarks.ranks import draw_ranks, friedman, interval
 from benchmarks.record import Record, markdown_table, rich_table, seeds_in
 
 RECORD = Path(__file__).with_suffix(".json")
@@ -225,13 +225,17 @@ def report_half(record: Record) -> Record:
 def rankings(record: Record) -> dict[str, Ranking]:
     """By AUROC and AURC over cases and shifts, and by log loss over cases."""
     return {
-        "AUROC": rank(shift_table(record, "auroc"), OURS, higher_is_better=True),
-        "AURC, shifted rows count as errors": rank(
-            shift_table(record, "aurc"), OURS, higher_is_better=False
-        ),
-        "Log loss on test rows": rank(
-            quality_table(record, "log loss"), OURS, higher_is_better=False
-        ),
+        name: rank(table, OURS, higher_is_better=name == "AUROC")
+        for name, table in ranked_tables(record).items()
+    }
+
+
+def ranked_tables(record: Record) -> dict[str, pd.DataFrame]:
+    """What methods are ranked by: a row for each case, a column for each score."""
+    return {
+        "AUROC": shift_table(record, "auroc"),
+        "AURC, shifted rows count as errors": shift_table(record, "aurc"),
+        "Log loss on test rows": quality_table(record, "log loss"),
     }
 
 
@@ -285,8 +289,9 @@ def test_rows(record: Record) -> tuple[list[str], list[list[str]]]:
     ranked = rankings(record)
     names = [name for name in ranked["AUROC"].ranks.index if name != OURS]
     rows = [[name, *(f"{each.wilcoxon[name]:.1g}" for each in ranked.values())] for name in names]
-    friedman = ["Friedman, all methods", *(f"{each.friedman:.1g}" for each in ranked.values())]
-    return ["against", "AUROC", "AURC", "log loss"], [friedman, *rows]
+    tables = ranked_tables(record).values()
+    of_all = ["Friedman, all methods", *(f"{friedman(table):.1g}" for table in tables)]
+    return ["against", "AUROC", "AURC", "log loss"], [of_all, *rows]
 
 
 def not_first_rows(record: Record) -> tuple[list[str], list[list[str]]]:

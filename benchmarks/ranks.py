@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import pandas as pd
+from scipy import stats
 
-from bacoun.comparison.ranking import LEVEL, Ranking
+from bacoun.comparison.ranking import Ranking
+
+LEVEL = 0.05
 
 
 def draw_ranks(rankings: dict[str, Ranking], path: str | os.PathLike[str]) -> None:
@@ -43,6 +47,16 @@ def draw_ranks(rankings: dict[str, Ranking], path: str | os.PathLike[str]) -> No
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.tick_params(axis="y", length=0)
     figure.savefig(path, dpi=130)
+
+
+def friedman(table: pd.DataFrame) -> float:
+    """p-value of Friedman's test that all methods, the columns, are alike over cases.
+
+    NaN with fewer than three, or if all their values are equal.
+    """
+    if table.shape[1] < 3 or len(table) < 2 or table.nunique(axis=1).max() == 1:
+        return float("nan")
+    return float(stats.friedmanchisquare(*(table[name] for name in table)).pvalue)
 
 
 def interval(values: np.ndarray, seed: int = 0) -> tuple[float, float]:

@@ -3,9 +3,8 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from bacoun.comparison.cases import Case, Rows
-from bacoun.comparison.methods import METHODS, OURS, QUICK_METHODS, Deferral, Inputs, Scored
-from bacoun.comparison.metrics import detection, quality
-from bacoun.comparison.run import measure
+from bacoun.comparison.methods import METHODS, OURS, QUICK_METHODS, Deferral, Scored, inputs_of
+from bacoun.comparison.run import detection, measure, quality
 
 QUICK = [
     *("forest", "boosting", "logistic", "mlp", "mapie", "isolation forest", "LOF"),
@@ -53,7 +52,7 @@ def test_a_confident_network_does_not(blobs):
 def test_energies_and_probabilities_of_the_mlp_are_those_of_scikit_learn(blobs):
     from sklearn.neural_network import MLPClassifier
 
-    inputs = Inputs(blobs)
+    inputs = inputs_of(blobs)
     model = MLPClassifier(random_state=0, max_iter=500).fit(inputs(blobs.train), blobs.train.truth)
     said = METHODS["mlp"].fit(blobs, 0)(blobs.test)["mlp, energy"]
     np.testing.assert_allclose(said.probabilities, model.predict_proba(inputs(blobs.test)))
@@ -71,7 +70,7 @@ def test_energies_and_probabilities_of_the_mlp_are_those_of_scikit_learn(blobs):
 
 def test_a_category_that_training_lacks_is_all_zeros(blobs):
     unknown = rows_of(np.array([[0.0, 0.0, -1.0]]))
-    np.testing.assert_array_equal(Inputs(blobs)(unknown)[0, 2:], [0, 0, 0])
+    np.testing.assert_array_equal(inputs_of(blobs)(unknown)[0, 2:], [0, 0, 0])
 
 
 @pytest.mark.filterwarnings("ignore:.*has not converged")

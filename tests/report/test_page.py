@@ -19,12 +19,12 @@ from bacoun.columns.column import Column
 from bacoun.deferral import Acceptance, DeferralRule
 from bacoun.report import page
 from bacoun.report.data import ReportData, report_data
-from bacoun.report.measures import Thresholds, class_auc, reliability
+from bacoun.report.measures import Thresholds, reliability
 from bacoun.report.page import render_page, write_page
 from bacoun.report.sections import SECTIONS, Section
 from bacoun.tabular import TableModel
 from bacoun.tabular.explanation import Explanation, Pull, Surprise, Unseen
-from bacoun.tabular.scored_rows import ScoredRows
+from bacoun.tabular.scored_rows import ScoredRows, class_auc
 from bacoun.uncertainty import decompose
 
 COLUMNS = {

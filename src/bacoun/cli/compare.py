@@ -1,7 +1,5 @@
 """`bacoun compare`: which method is best on a table, and what it costs."""
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings
@@ -104,7 +102,6 @@ def compare(
 
 
 def _chosen(methods: str | None) -> list[str]:
-    """Names of the methods to run."""
     from bacoun.comparison.methods import METHODS, QUICK_METHODS
 
     if methods is None:
@@ -138,7 +135,7 @@ def _check_same(runs: Path, facts: dict[str, Any]) -> None:
 
 
 def _tasks(
-    frame: pd.DataFrame, seeds: range, names: list[str], **options: Any
+    frame: "pd.DataFrame", seeds: range, names: list[str], **options: Any
 ) -> dict[str, Callable[[], dict[str, Any]]]:
     """Every run by its name, "case/seed/method"; a case is made once for all its methods."""
     from bacoun.comparison.cases import cases_of
@@ -162,7 +159,7 @@ def _progress(name: str, done: int, planned: int) -> None:
         typer.echo(f"\r\033[K{done} of {planned} runs done, now {name}", err=True, nl=False)
 
 
-def _show(summary: Summary, page: Path) -> None:
+def _show(summary: "Summary", page: Path) -> None:
     """Two tables and the verdict, on the terminal."""
     from rich.console import Console
     from rich.table import Table

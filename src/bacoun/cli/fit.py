@@ -1,7 +1,5 @@
 """`bacoun fit`: from a table to a model that scores such tables."""
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings
@@ -147,7 +145,7 @@ def fit(
     typer.echo("\n".join(f"{name:<10}{text}" for name, text in lines.items() if text))
 
 
-def _read(train: str, wants_workers: bool) -> pd.DataFrame | list[str]:
+def _read(train: str, wants_workers: bool) -> "pd.DataFrame | list[str]":
     """A table, or the addresses of Parquet files, which are not read yet."""
     from bacoun.columns.reading import is_parquet, read_table, survey_table
 

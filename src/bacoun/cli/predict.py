@@ -1,7 +1,5 @@
 """`bacoun predict`: add predictions, uncertainties and decisions to a table."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -147,7 +145,7 @@ def _check_options(
         )
 
 
-def _chunks(model: TableModel, new: Path, survey: Survey) -> Iterator[pd.DataFrame]:
+def _chunks(model: "TableModel", new: Path, survey: "Survey") -> Iterator["pd.DataFrame"]:
     """The table in chunks, with progress; after the last, what is different in the first."""
     from bacoun.columns.checks import summary
     from bacoun.tabular import stream_table
@@ -211,7 +209,6 @@ def _predict_many(
 
 
 def _in_lines(found: dict[str, Any], n_parts: int, out: str) -> list[str]:
-    """The summary in a few aligned lines."""
     rows, accepted = found["rows"], found["accepted"]
     reasons = {f"  {reason}": n for reason, n in found["deferred"].items()}
     shares = {"accepted": accepted, "deferred": rows - accepted} | reasons

@@ -4,8 +4,6 @@ A column is read as far as it can be, so that a table can be checked whatever it
 mode, for training and for scoring, an unreadable cell is refused in one sentence.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime

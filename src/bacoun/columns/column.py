@@ -1,7 +1,5 @@
 """Column: one column of the training table, described once; the whole package works from this."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -237,8 +235,6 @@ def _between(quantiles: np.ndarray) -> np.ndarray:
     values = np.unique(quantiles)
     low, high = values[0], values[-1]
     margin = 1e-6 * ((high / 2 - low / 2) or abs(low) or 1.0)
-    below, above = (
-        min(low - margin, np.nextafter(low, -np.inf)),
-        max(high + margin, np.nextafter(high, np.inf)),
-    )
+    below = min(low - margin, np.nextafter(low, -np.inf))
+    above = max(high + margin, np.nextafter(high, np.inf))
     return np.array([below, *(values[:-1] / 2 + values[1:] / 2), above])

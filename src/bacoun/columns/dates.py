@@ -1,7 +1,5 @@
 """Dates: text in one of the common formats, or timestamps -> days since 1970, and their parts."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables: to pandas from other libraries and back, and what every table must be like."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any

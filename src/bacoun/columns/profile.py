@@ -1,7 +1,5 @@
 """TableProfile: what the training table looked like, column by column, and hashes of its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -69,11 +67,7 @@ class TableProfile:
             From the name of a column with dates to their format; None: ISO 8601, or timestamps.
         """
         formats = date_formats or {}
-        cells = {
-            str(name): Cells.read(frame[name], kinds[str(name)], formats.get(str(name)))
-            for name in frame
-            if str(name) in kinds
-        }
+        cells = {n: Cells.read(frame[n], kind, formats.get(n)) for n, kind in kinds.items()}
         return cls.of_cells(frame, cells, {})
 
     @classmethod

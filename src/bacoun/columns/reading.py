@@ -4,8 +4,6 @@ A text file is surveyed before it is read, because pandas silently fills short r
 columns. The survey also counts the rows, for the progress bar.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -89,15 +87,22 @@ def stream_table(
         raise ValueError(f"rows must be at least 1; got {rows}.")
     size = rows or survey.chunk_size
     if is_parquet(file):
-        with open_parquet(file) as parquet:
-            start = 0
-            for batch in parquet.iter_batches(batch_size=size):
-                frame = batch.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
-                frame.index = pd.RangeIndex(start, start := start + len(frame))
-                yield frame
+        yield from stream_parquet(file, batch_size=size)
         return
     with _open_text(file, survey.encoding) as lines:
         yield from pd.read_csv(lines, chunksize=size, **_AS_TEXT, **_layout(survey))
+
+
+def stream_parquet(
+    file: str | PathLike[str], filesystem: Any = None, **options: Any
+) -> Iterator[pd.DataFrame]:
+    """Read a Parquet file in chunks, numbered from 0; `options` are those of pyarrow's batches."""
+    start = 0
+    with open_parquet(file, filesystem) as parquet:
+        for batch in parquet.iter_batches(**options):
+            frame = batch.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+            frame.index = pd.RangeIndex(start, start := start + len(frame))
+            yield frame
 
 
 def read_csv(content: bytes, name: str) -> pd.DataFrame:
@@ -132,7 +137,11 @@ class _InMemory:
 def survey_table(path: str | PathLike[str]) -> Survey:
     """Check that the CSV or Parquet file at `path` has a header and at least one row, and count."""
     file = _checked_path(path)
-    return _checked_layout(file, _survey_parquet(file) if is_parquet(file) else _survey_text(file))
+    if not is_parquet(file):
+        return _checked_layout(file, _survey_text(file))
+    with open_parquet(file) as parquet:
+        survey = Survey(tuple(parquet.schema_arrow.names), parquet.metadata.num_rows)
+    return _checked_layout(file, survey)
 
 
 def _checked_layout(file: Path, survey: Survey) -> Survey:
@@ -286,11 +295,6 @@ def _checked_lines(file: Path, lines: IO[str]) -> Iterator[str]:
                 "a BOM, or binary; save it again as UTF-8."
             )
         yield line
-
-
-def _survey_parquet(file: Path) -> Survey:
-    with open_parquet(file) as parquet:
-        return Survey(tuple(parquet.schema_arrow.names), parquet.metadata.num_rows)
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """What a column holds, inferred from its values: one of four kinds, an id, or always the same."""
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 

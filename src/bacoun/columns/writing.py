@@ -1,7 +1,5 @@
 """Write tables in chunks; the file is written atomically."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re

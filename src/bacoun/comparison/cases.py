@@ -4,8 +4,6 @@ Natural shifts come from a table: a class, a group or a period that is left out 
 Synthetic ones are made from the test rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Detectors of unusual rows: they learn from standardized inputs; stranger rows score higher."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

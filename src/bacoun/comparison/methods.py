@@ -5,8 +5,6 @@ fit; each then stands under a name of its own. Except for ours, which knows cate
 standardized and categories one-hot encoded; one that training does not have is all zeros.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,18 +73,13 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-class Inputs:
-    """Standardized numbers and one-hot categories, learned from the training rows of a case."""
-
-    def __init__(self, case: Case) -> None:
-        one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-        numbers = ("numbers", StandardScaler(), case.numbers)
-        transformer = ColumnTransformer([numbers, ("categories", one_hot, case.categorical)])
-        self.transformer = transformer.fit(case.train.points)
-
-    def __call__(self, rows: Rows) -> np.ndarray:
-        """Inputs (N, D'), float64."""
-        return self.transformer.transform(rows.points)
+def inputs_of(case: Case) -> Callable[[Rows], np.ndarray]:
+    """From rows to inputs (N, D'): standardized by training rows, categories one-hot encoded."""
+    one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    numbers = ("numbers", StandardScaler(), case.numbers)
+    transformer = ColumnTransformer([numbers, ("categories", one_hot, case.categorical)])
+    transformer.fit(case.train.points)
+    return lambda rows: transformer.transform(rows.points)
 
 
 # --- classifiers ----------------------------------------------------------------------------------
@@ -115,7 +108,7 @@ def _by_confidence(probabilities: np.ndarray) -> Scored:
 
 def fit_sklearn(make: Make, name: str, case: Case, seed: int) -> Answer:
     """A classifier of scikit-learn; its score is one minus the largest probability."""
-    inputs = Inputs(case)
+    inputs = inputs_of(case)
     model = make(random_state=seed).fit(inputs(case.train), case.train.truth)
     return lambda rows: {name: _by_confidence(model.predict_proba(inputs(rows)))}
 
@@ -137,7 +130,7 @@ def fit_boosting(case: Case, seed: int) -> Answer:
 
 def fit_mlp(case: Case, seed: int) -> Answer:
     """scikit-learn's perceptron with three scores: max softmax, energy and entropy."""
-    inputs = Inputs(case)
+    inputs = inputs_of(case)
     model = MLPClassifier(random_state=seed, max_iter=500).fit(inputs(case.train), case.train.truth)
 
     def logits(rows: Rows) -> np.ndarray:
@@ -196,7 +189,7 @@ def fit_mapie(case: Case, seed: int) -> Answer:
     """
     from mapie.classification import SplitConformalClassifier
 
-    inputs = Inputs(case)
+    inputs = inputs_of(case)
     points, labels = inputs(case.train), case.train.truth
     fitting, held_out, of_fitting, of_held_out = train_test_split(
         points, labels, test_size=CALIBRATION_SHARE, stratify=labels, random_state=seed
@@ -224,7 +217,7 @@ def fit_detector(
 
     The forest's doubt about training rows is out of bag.
     """
-    inputs = Inputs(case)
+    inputs = inputs_of(case)
     points, labels = inputs(case.train), case.train.truth
     forest = RandomForestClassifier(random_state=seed, oob_score=True).fit(points, labels)
     detector = detect(points, labels, seed)
@@ -258,7 +251,7 @@ def fit_bacoun(make: Make, name: str, case: Case, seed: int) -> Answer:
 
 def fit_baseline(make: Make, name: str, case: Case, seed: int) -> Answer:
     """One of our baselines."""
-    return _of_bayesian(make(random_state=seed), Inputs(case), name, case)
+    return _of_bayesian(make(random_state=seed), inputs_of(case), name, case)
 
 
 def _of_bayesian(model: Any, inputs: Callable[[Rows], np.ndarray], name: str, case: Case) -> Answer:

@@ -1,16 +1,12 @@
 """The page of a comparison: one HTML file that needs nothing else."""
 
-from __future__ import annotations
-
 import os
-from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 
 from bacoun.comparison.cases import SYNTHETIC
 from bacoun.comparison.summary import HIDDEN_BELOW, Summary
 from bacoun.files.atomic import atomic_write
-from bacoun.report.page import content_policy, environment, resource
+from bacoun.report.page import environment
 
 _LEVELS = 6  # shades of a cell, from chance to perfect
 
@@ -28,20 +24,14 @@ def level(auroc: float) -> int:
 
 def render_page(summary: Summary, names: dict[str, str]) -> str:
     """The page as text; `names` has those of the "table" and the "target"."""
-    own = files("bacoun.comparison").joinpath("page.css").read_text(encoding="utf-8")
-    css, js = resource("page.css") + own, resource("page.js")
-    made = environment("bacoun.comparison", "bacoun.report")
+    templates = environment("bacoun.report", "bacoun.comparison")
     explained = {name: (make.__doc__ or "").strip() for name, make in SYNTHETIC.items()}
-    return made.get_template("comparison.html.j2").render(
+    return templates.get_template("comparison.html.j2").render(
         summary=summary,
         names=names,
         level=level,
         explained=explained,
         hidden_below=HIDDEN_BELOW,
-        css=css,
-        js=js,
-        policy=content_policy(css, js),
-        version=version("bacoun"),
     )
 
 

@@ -1,14 +1,10 @@
 """Mean ranks of methods over cases, and the tests of their differences."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import stats
-
-LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -17,9 +13,6 @@ class Ranking:
 
     ranks: pd.Series  # (M,), of each method over the cases, the best first
     means: pd.Series  # (M,), of the values of each method, in the same order
-    # p-value of Friedman's test that all methods are alike; NaN with fewer than three, or if all
-    # their values are equal.
-    friedman: float
     # (M - 1,), p-values of each other method against the reference, by Wilcoxon's signed-rank test
     # over cases and Holm's correction.
     wilcoxon: pd.Series
@@ -34,13 +27,9 @@ def rank(table: pd.DataFrame, reference: str, *, higher_is_better: bool) -> Rank
     """
     signed = table if higher_is_better else -table
     ranks = signed.rank(axis=1, ascending=False).mean().sort_values(kind="stable")
-    n_methods, n_cases = table.shape[1], len(table)
-    friedman = float("nan")
-    if n_methods >= 3 and n_cases >= 2 and table.nunique(axis=1).max() > 1:
-        friedman = float(stats.friedmanchisquare(*(table[name] for name in table)).pvalue)
     others = [name for name in ranks.index if name != reference]
     raw = pd.Series({name: _signed_rank(signed[reference], signed[name]) for name in others})
-    return Ranking(ranks, table.mean()[ranks.index], friedman, holm(raw), reference, n_cases)
+    return Ranking(ranks, table.mean()[ranks.index], holm(raw), reference, len(table))
 
 
 def _signed_rank(ours: pd.Series, other: pd.Series) -> float:

@@ -1,7 +1,5 @@
 """A record of runs that grows by one entry at a time, so that an interrupted comparison resumes."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping

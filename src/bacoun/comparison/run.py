@@ -1,19 +1,19 @@
 """Fit a method on a case and judge it; collect the numbers of many such runs in tables."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from bacoun.comparison.cases import Case, difficulty
-from bacoun.comparison.methods import METHODS, Answer, one_thread
-from bacoun.comparison.metrics import detection, quality
+from bacoun.comparison.cases import Case, Rows, difficulty
+from bacoun.comparison.methods import METHODS, Answer, Scored, one_thread
 from bacoun.comparison.record import Record
+from bacoun.uncertainty import metrics
 
 DIFFICULTY = "difficulty"
+SMALLEST_PROBABILITY = 1e-12  # a forest gives 0, of which no logarithm exists
 _DIGITS = 4
 
 
@@ -66,34 +66,62 @@ def _rounded(numbers: dict[str, float]) -> dict[str, float]:
     return {name: round(number, _DIGITS) for name, number in numbers.items()}
 
 
+def quality(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Accuracy, log loss and expected calibration error of probabilities (N, K), labels 0..K-1."""
+    shares = probabilities.astype(np.float64)
+    shares /= shares.sum(axis=1, keepdims=True)
+    return {
+        "accuracy": float((shares.argmax(axis=1) == labels).mean()),
+        "log loss": metrics.negative_log_likelihood(shares.clip(SMALLEST_PROBABILITY), labels),
+        "ece": metrics.expected_calibration_error(shares, labels),
+    }
+
+
+def detection(inside: Scored, test: Rows, outside: Scored) -> dict[str, float]:
+    """How well a shift is told from test rows, and what is answered wrongly in a mix of both.
+
+    In the mix, rows of the shift count as errors when they are answered; there are at most as many
+    of them as test rows.
+    """
+    right = inside.probabilities.argmax(axis=1) == test.truth
+    n_outside = min(len(outside.ood), len(right))
+    deferral = np.concatenate([inside.deferral, outside.deferral[:n_outside]])
+    correct = np.concatenate([right, np.zeros(n_outside, dtype=bool)])
+    return {
+        "auroc": metrics.auroc(inside.ood, outside.ood),
+        "aupr": metrics.aupr(inside.ood, outside.ood),
+        "fpr95": metrics.fpr_at_tpr(inside.ood, outside.ood),
+        "aurc": metrics.aurc(deferral, correct),
+        "augrc": metrics.augrc(deferral, correct),
+    }
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def shift_table(record: Record, metric: str, cases: Collection[str] | None = None) -> pd.DataFrame:
+def shift_table(record: Record, metric: str) -> pd.DataFrame:
     """Means over seeds: a row for each case and shift, a column for each score.
 
     Only what all methods of the record were run on is in it, so that means are over the same rows.
-    The `metric` is of `metrics.detection`, or of `metrics.quality` under the shift; `cases` are
-    those to include, by default all. Runs are named "case/seed/method".
+    The `metric` is of `detection`, or of `quality` under the shift. Runs are named
+    "case/seed/method".
     """
     return _pivot(
         (case, shift, score, numbers[metric])
-        for case, score, judged, _ in _scores(record, cases)
+        for case, score, judged, _ in _scores(record)
         for shift, numbers in judged["shifts"].items()
         if metric in numbers
     )
 
 
-def quality_table(
-    record: Record, metric: str, cases: Collection[str] | None = None
-) -> pd.DataFrame:
+def quality_table(record: Record, metric: str) -> pd.DataFrame:
     """Means over seeds: a row for each case, a column for each score.
 
-    `metric` is of `metrics.quality` on test rows, or "fit seconds" or "predict seconds".
+    `metric` is of `quality` on test rows, or "fit seconds" or "predict seconds".
     """
     return _pivot(
         (case, "test", score, run[metric] if metric in run else judged["test"][metric])
-        for case, score, judged, run in _scores(record, cases)
+        for case, score, judged, run in _scores(record)
     )
 
 
@@ -114,13 +142,11 @@ def failures(record: Record) -> dict[str, str]:
     return {name: run["failed"] for name, run in record["runs"].items() if "failed" in run}
 
 
-def _scores(record: Record, cases: Collection[str] | None) -> Iterable[tuple[str, str, Any, Any]]:
+def _scores(record: Record) -> Iterable[tuple[str, str, Any, Any]]:
     """Case, score, what was judged of it, and its run."""
     for name, run in record["runs"].items():
-        case = name.split("/")[0]
-        if cases is None or case in cases:
-            for score, judged in run.get("scores", {}).items():
-                yield case, score, judged, run
+        for score, judged in run.get("scores", {}).items():
+            yield name.split("/")[0], score, judged, run
 
 
 def _pivot(rows: Iterable[tuple[str, str, str, float]]) -> pd.DataFrame:

@@ -1,10 +1,8 @@
 """What a comparison found, for people: which method, how much better, at what cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import pandas as pd
 
@@ -74,9 +72,9 @@ class Summary:
 
     def rows(self) -> Iterator[tuple[str, str, dict[str, float]]]:
         """Case, shift and the AUROC of each score."""
-        records = self.shifts.to_dict("records")
-        for (case, shift), values in zip(self.shifts.index.to_flat_index(), records, strict=True):
-            yield case, shift, {str(name): value for name, value in values.items()}
+        by_shift: Any = self.shifts.to_dict("index")
+        for (case, shift), values in by_shift.items():
+            yield case, shift, values
 
     @property
     def hidden(self) -> list[str]:

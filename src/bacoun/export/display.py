@@ -1,18 +1,13 @@
 """UncertaintyDisplay: plot a fitted classifier over a plane, in the style of scikit-learn."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.uncertainty import Uncertainty
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _PARTS = ("total", "aleatoric", "epistemic")
 _GREY = "#d9d9d9"
@@ -136,7 +131,7 @@ class UncertaintyDisplay:
             options: dict[str, Any] = {"sharex": True, "sharey": True, "layout": "constrained"}
             _, axes = plt.subplots(1, 4, figsize=(15, 3.9), **options)
         self.axes_ = np.asarray(axes).ravel()
-        self.figure_: Figure = self.axes_[0].figure
+        self.figure_ = self.axes_[0].figure
         n_classes = len(self.class_names)
         colors: list[Any] = [plt.get_cmap("tab10")(i % 10) for i in range(n_classes)]
         first, *others = self.axes_

@@ -1,14 +1,12 @@
 """Graph: an ONNX graph, built operator by operator."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 TREES = "ai.onnx.ml"  # the domain of operators on trees
-_OPSET, _TREES_OPSET, _IR_VERSION = 18, 3, 8  # of 2022, so that runtimes need not be new
+_OPSETS, _IR_VERSION = {"": 18, TREES: 3}, 8  # of 2022, so that runtimes need not be new
 
 
 @dataclass(frozen=True)
@@ -97,10 +95,7 @@ class Graph:
         rows = helper.make_tensor_value_info(self.rows.name, types.DOUBLE, ["N", self._n_inputs])
         model = helper.make_model(
             helper.make_graph(nodes, "bacoun", [rows], described, self._constants),
-            opset_imports=[
-                helper.make_opsetid("", _OPSET),
-                helper.make_opsetid(TREES, _TREES_OPSET),
-            ],
+            opset_imports=[helper.make_opsetid(*each) for each in _OPSETS.items()],
             ir_version=_IR_VERSION,
             producer_name="bacoun",
             producer_version=metadata["bacoun_version"],

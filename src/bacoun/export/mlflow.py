@@ -5,8 +5,6 @@ and safetensors; `MLmodel` beside it names this module as its loader, so that `m
 `mlflow.pyfunc.load_model`, `spark_udf` and the registry work.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

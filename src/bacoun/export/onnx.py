@@ -3,8 +3,6 @@
 The graph is what torch traces of `evaluate`: exporting needs only `onnx`, scoring only a runtime.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -4,8 +4,6 @@
 model, needs two more packages, and fixes the number of rows where Python asks for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial, partialmethod, reduce

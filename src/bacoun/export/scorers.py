@@ -1,7 +1,5 @@
 """Uncertainty scorers for scikit-learn's model selection: greater is better."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -43,6 +43,7 @@ from bacoun.tabular.model import Sampled, TableModel, check_settings
 
 SAMPLE_ROWS = 500_000
 _MOST_HELD_OUT = 100_000  # rows to calibrate on; more add no certainty worth their time
+_CHECKED = ("random_state", "max_error", "calibration_share", "false_alarm", "confidence")
 _FOLDER = "rows.checkpoint"  # Checkpoint.clear removes what ends so
 _EXTRACTOR = "map"
 
@@ -87,37 +88,34 @@ def fit_files(
         Arguments of `TableModel.fit`. `time` needs all rows in memory.
     """
     engine = engine or Engine()
-    signature(TableModel.fit).bind(None, target, **settings)  # a misspelled one is refused now
-    check_settings(**settings)
+    call = signature(TableModel.fit).bind(None, target, **settings)  # refuses a misspelled one
+    call.apply_defaults()
+    given = call.arguments
+    check_settings(**{name: given[name] for name in _CHECKED})
     if sample_rows < 1:
         raise ValueError(f"sample_rows must be at least 1; got {sample_rows}.")
     paths = find_files(files) if isinstance(files, str) else list(files)
     places = _places(paths, engine)
     n_rows = sum(place.group.n_rows for place in places)
-    share = settings.get("calibration_share", 0.2)
+    share, group, seed = (given[n] for n in ("calibration_share", "group", "random_state"))
     if (1 - share) * n_rows <= sample_rows:
         return TableModel.fit(_read_all(paths), target, **settings)
-    if settings.get("time") is not None:
+    if given["time"] is not None:
         raise ValueError(
             f"time needs all rows in memory, at most {round(sample_rows / (1 - share)):,}; got "
             f"{n_rows:,}. Raise sample_rows if there is memory for them, or split at random."
         )
-    first, group = next(places[0].frames()), settings.get("group")
+    first = next(places[0].frames())
     if target not in first:
         label_values(first, target)  # says so
     ids = tuple(name for name in find_ids(first.drop(columns=target)) if name != group)
-    rate, seed = min(1.0, sample_rows / ((1 - share) * n_rows)), settings.get("random_state", 0)
+    rate = min(1.0, sample_rows / ((1 - share) * n_rows))
     sampling = Sampling(target, group, ids, share, rate, _MOST_HELD_OUT, seed)
     sketch = engine.run(partial(_sketched, sampling=sampling), places, Sketch.merge)
     frame, known = _sampled(sketch)
-    with _scratch(settings.get("checkpoint")) as folder:
+    with _scratch(given["checkpoint"]) as folder:
 
-        def fit_classifier(
-            classifier: BaCOUnClassifier,
-            encoder: TableEncoder,
-            *sample: np.ndarray,
-            checkpoint: Any,
-        ) -> None:
+        def fit_classifier(classifier: Any, encoder: Any, *sample: Any, checkpoint: Any) -> None:
             sample_of = [places, sampling]  # the same rows, wherever their features are computed
             fit = Fit(classifier, *sample, checkpoint=checkpoint, sample_of=sample_of)
             fit.learn_features()
@@ -254,12 +252,7 @@ class FileFeatures:
         return self.engine.run(task, self.places, merge)
 
 
-def _reduced(
-    place: Place,
-    source: FeatureSource,
-    function: Callable[[Tensor, Tensor], Result],
-    merge: Callable[[list[Result]], Result],
-) -> Result:
+def _reduced(place: Place, source: FeatureSource, function: Any, merge: Any) -> Any:
     with one_thread(), place.group.named():
         return merge([function(*chunk) for chunk in source.chunks(place)])
 

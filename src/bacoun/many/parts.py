@@ -5,8 +5,6 @@ runs again, because its worker died or because the whole run was killed, reads t
 done; it scores again only if the part is missing or torn. Files are addressed through fsspec.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets
@@ -20,7 +18,7 @@ import fsspec
 import pandas as pd
 from fsspec.implementations.local import LocalFileSystem
 
-from bacoun.columns.reading import open_parquet, rows_per_chunk
+from bacoun.columns.reading import open_parquet, rows_per_chunk, stream_parquet
 from bacoun.columns.writing import parquet_writer
 from bacoun.files.atomic import atomic_write
 
@@ -32,9 +30,7 @@ SUFFIX = ".parquet"
 _KEY = "bacoun"  # of the metadata
 _VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")
 
-
-OUTCOME = ("decision", "reason", "prediction")  # what rows share that are counted together
-Counts = Counter[tuple[str, ...]]
+Counts = Counter[tuple[str, ...]]  # of rows by decision, reason and prediction
 
 
 @dataclass(frozen=True)
@@ -50,13 +46,8 @@ class RowGroup:
 
     def frames(self, n_rows: int | None = None) -> Iterator[pd.DataFrame]:
         """The row group in chunks of `n_rows`, by default as many as easily fit into memory."""
-        rows = n_rows or rows_per_chunk(self.n_columns)
-        start = 0
-        with open_parquet(*located(self.file)) as parquet:
-            for batch in parquet.iter_batches(batch_size=rows, row_groups=[self.number]):
-                frame = batch.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
-                frame.index = pd.RangeIndex(start, start := start + len(frame))
-                yield frame
+        size = n_rows or rows_per_chunk(self.n_columns)
+        return stream_parquet(*located(self.file), batch_size=size, row_groups=[self.number])
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -92,7 +83,7 @@ def survey_file(file: str) -> list[FileSurvey]:
 class PartWriter:
     """Scores row groups and writes each as a part to a folder."""
 
-    scorer: Scorer
+    scorer: "Scorer"
     out: str  # address of the folder, which exists
 
     def name(self, group: RowGroup) -> str:
@@ -112,7 +103,7 @@ class PartWriter:
             for frame in group.frames():
                 with group.named():
                     scored = self.scorer.join(frame)
-                sizes: Any = scored.groupby([*OUTCOME]).size()
+                sizes: Any = scored.groupby(["decision", "reason", "prediction"]).size()
                 counts += Counter({tuple(map(str, key)): int(n) for key, n in sizes.items()})
                 write(scored)
             source = {"file": group.file, "row_group": group.number}

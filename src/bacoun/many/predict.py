@@ -1,7 +1,5 @@
 """score_files: many Parquet files -> a folder of scored parts and a summary of all of them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -109,7 +107,7 @@ def check_folder(out: str, files: Sequence[str]) -> None:
         )
 
 
-def plan(scorer: Scorer, files: Sequence[str], out: str, engine: Engine) -> Plan:
+def plan(scorer: "Scorer", files: Sequence[str], out: str, engine: Engine) -> Plan:
     """Read the footers of all files, check their columns, and see which parts are missing."""
     folder, filesystem = located(out)
     surveys = survey_files(files, engine)

@@ -131,7 +131,6 @@ def _as_number(value: object) -> str:
 
 
 def _features(frame: pd.DataFrame, *targets: str | None) -> pd.DataFrame:
-    """The table without its labels."""
     if len(frame) == 0:
         raise ValueError("a table must have at least 1 row to report on; got 0.")
     return frame.drop(columns=[name for name in targets if name in frame.columns])

@@ -7,7 +7,7 @@ import numpy as np
 
 from bacoun import uncertainty as scores
 from bacoun.deferral import DeferralRule
-from bacoun.tabular.scored_rows import ScoredRows
+from bacoun.tabular.scored_rows import ScoredRows, class_auc
 
 _BINS = 15  # of confidence, as in expected_calibration_error
 _COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
@@ -76,20 +76,6 @@ def accuracy(test: ScoredRows) -> dict[str, float | None]:
         "ece": scores.expected_calibration_error(*said, _BINS),
         "log_loss": scores.negative_log_likelihood(*said),
     }
-
-
-def class_auc(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
-    """Area under the ROC curve: of the last of two classes, else the one-vs-rest mean.
-
-    Classes that no row or every row has are left out; None if that leaves none.
-    """
-    n_classes = probabilities.shape[1]
-    areas = [
-        scores.auroc(probabilities[labels != k, k], probabilities[labels == k, k])
-        for k in ([1] if n_classes == 2 else range(n_classes))
-        if 0 < (labels == k).sum() < len(labels)
-    ]
-    return float(np.mean(areas)) if areas else None
 
 
 def reliability(test: ScoredRows) -> list[ConfidenceBin]:

@@ -21,23 +21,16 @@ from bacoun.report.sections import SECTIONS, shared
 
 def render_page(data: ReportData) -> str:
     """The page as text."""
-    css, js, templates = resource("page.css"), resource("page.js"), environment("bacoun.report")
-    known = shared(data)
+    templates, known = environment("bacoun.report"), shared(data)
     written = {
         name: templates.get_template(f"sections/{name}.html.j2").render(
             known | section.values(data)
         )
         for name, section in SECTIONS.items()
     }
-    return templates.get_template("page.html.j2").render(
-        data=data,
-        titles={name: section.title for name, section in SECTIONS.items()},
-        sections=written,
-        css=css,
-        js=js,
-        policy=content_policy(css, js),
-        version=version("bacoun"),
-    )
+    titles = {name: section.title for name, section in SECTIONS.items()}
+    page = templates.get_template("page.html.j2")
+    return page.render(data=data, titles=titles, sections=written)
 
 
 def write_page(data: ReportData, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -56,7 +49,7 @@ def write_page(data: ReportData, path: str | os.PathLike[str], *, overwrite: boo
 
 
 def environment(*packages: str) -> Environment:
-    """Templates of one or more packages, with the filters that all pages share."""
+    """Templates of one or more rooms, with their style and all that pages share."""
     made = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
@@ -65,15 +58,17 @@ def environment(*packages: str) -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
+    css = "".join(_read(package, "page.css") for package in packages)
+    js = _read("bacoun.report", "page.js")
+    made.globals.update(css=css, js=js, policy=_content_policy(css, js), version=version("bacoun"))
     return made
 
 
-def resource(name: str) -> str:
-    """The text of a file beside this one."""
-    return files("bacoun.report").joinpath(name).read_text(encoding="utf-8")
+def _read(package: str, name: str) -> str:
+    return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
-def content_policy(css: str, js: str) -> str:
+def _content_policy(css: str, js: str) -> str:
     """A policy by which the browser runs this style and script only, whatever else is there."""
     digests = (hashlib.sha256(text.encode()).digest() for text in (css, js))
     style, script = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)

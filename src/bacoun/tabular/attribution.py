@@ -8,7 +8,7 @@ come first, because a flow says little about where it was not fitted.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -103,7 +103,8 @@ class Explainer:
             )
             n_repairs[(n_repairs == 0) & left & self._is_familiar(again)] = number
         assert first is not None
-        texts, nats, expected = self._as_text(scored), *first
+        texts, like_this = self._as_text(scored), _rows_like_this(scored)
+        nats, expected = first
         for row in np.flatnonzero(~only_unseen).tolist():
             # Then the others, the most surprising first.
             repaired = {repair.column for repair in repairs[row]}
@@ -115,7 +116,7 @@ class Explainer:
                 surprises=tuple(self._surprise(texts, row, repair) for repair in repairs[row]),
                 n_repairs=int(n_repairs[row]),
                 unseen=unseen,
-                rows_like_this=_rows_like_this(scored, row),
+                rows_like_this=like_this[row],
             )
             for row, unseen in enumerate(self.encoder.unseen_in(scored.frame))
         ]
@@ -189,7 +190,8 @@ class Explainer:
             repeated = np.repeat(order, len(usual), axis=0)
             log_odds = self._log_odds(_replaced(rows, where, others), repeated)
             pulls[:, column] = here - log_odds.reshape(others.shape[:2]).mean(axis=1)
-        texts, labels = self._as_text(scored), [str(label) for label in scored.classes]
+        texts, like_this = self._as_text(scored), _rows_like_this(scored)
+        labels = [str(label) for label in scored.classes]
         names, explanations = [column.name for column in self.encoder.columns_], []
         for row, pair in enumerate(order):
             ranked = [
@@ -198,12 +200,8 @@ class Explainer:
                 for pull in [pulls[row, place]]
             ]
             likely = tuple((labels[k], float(probabilities[row, k])) for k in pair)
-            expected_rows = _rows_like_this(scored, row)
-            explanations.append(
-                Explanation(
-                    "ambiguous", classes=likely, pulls=tuple(ranked), rows_like_this=expected_rows
-                )
-            )
+            why = Explanation("ambiguous", classes=likely, pulls=tuple(ranked))
+            explanations.append(replace(why, rows_like_this=like_this[row]))
         return explanations
 
     def _log_odds(self, rows: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -214,9 +212,9 @@ class Explainer:
         return logs[:, 0] - logs[:, 1]
 
 
-def _rows_like_this(scored: ScoredRows, row: int) -> float | None:
+def _rows_like_this(scored: ScoredRows) -> list[Any]:
     numbers = scored.evaluation.rows_like_this
-    return None if numbers is None else float(numbers[row])
+    return [None] * len(scored) if numbers is None else numbers.tolist()
 
 
 def _replaced(rows: np.ndarray, where: Sequence[int], others: np.ndarray) -> np.ndarray:

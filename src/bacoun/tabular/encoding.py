@@ -181,11 +181,6 @@ class TableEncoder:
             result[column.name] = parsed
         return result
 
-    def extra(self, names: Iterable[str]) -> list[str]:
-        """Those of the column `names` that `fit` did not see."""
-        known = {column.name for column in self.columns_} | self.dropped_.keys()
-        return [name for name in names if name not in known]
-
     def read(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:
         """Checked values (N,) of all columns that are used, by name: text, or float64."""
         check_names(frame)
@@ -210,7 +205,6 @@ def find_ids(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def _n_missing(values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Number (N,) of missing values in each row."""
     return np.sum([pd.isna(column) for column in values.values()], axis=0)
 
 

@@ -20,7 +20,7 @@ from bacoun.files.model_folder import read_folder, refuse_incomplete, write_fold
 from bacoun.files.persistence import from_state, to_state
 from bacoun.serialization import pack_classifier, unpack_classifier
 from bacoun.tabular.attribution import Explainer
-from bacoun.tabular.description import describe, made_now, summarize
+from bacoun.tabular.description import describe, made_now, summarize, typical_row
 from bacoun.tabular.encoding import TableEncoder
 from bacoun.tabular.explanation import Explanation
 from bacoun.tabular.labels import read_labels
@@ -28,7 +28,6 @@ from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
 from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.tabular.splitting import Sampled, Split, check_settings, split_columns
-from bacoun.tabular.typical_row import typical_row
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,8 @@ class TableModel:
         sampled : Sampled, optional
             What `fit_files` knows about the rows of which `frame` is a sample. None: these are all.
         """
-        check_settings(random_state, calibration_share, false_alarm, max_error, confidence)
+        shares = {"calibration_share": calibration_share, "false_alarm": false_alarm}
+        check_settings(random_state, max_error, **shares, confidence=confidence)
         frame = as_pandas(frame)
         labels, table = read_labels(frame, target), frame.drop(columns=target)
         split = Split.of(

@@ -9,13 +9,12 @@ from typing import Any, Literal, Self
 import numpy as np
 import pandas as pd
 from scipy import stats
-from sklearn.metrics import roc_auc_score
 
 from bacoun.base import Evaluation
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.deferral import DeferralRule
 from bacoun.tabular.neighbors import Neighborhood
-from bacoun.uncertainty import expected_calibration_error
+from bacoun.uncertainty import auroc, expected_calibration_error
 
 _SCORES = tuple(field.name for field in fields(Evaluation) if field.name != "probabilities")
 _BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2)  # of the error rate, of which "auto" chooses
@@ -166,14 +165,24 @@ class ScoredRows:
     def quality(self) -> dict[str, float | None]:
         """Accuracy, area under the ROC curve and calibration error; None if not defined."""
         assert self.truth is not None
-        probabilities = self.evaluation.probabilities
-        auc, n_classes = None, probabilities.shape[1]
-        if len(np.unique(self.truth)) == n_classes:
-            scores = probabilities[:, 1] if n_classes == 2 else probabilities
-            auc = float(roc_auc_score(self.truth, scores, multi_class="ovr"))
+        said = self.evaluation.probabilities, self.truth
         accuracy = float((self.predicted == self.truth).mean())
-        ece = expected_calibration_error(probabilities, self.truth)
-        return {"accuracy": accuracy, "auc": auc, "ece": ece}
+        ece = expected_calibration_error(*said)
+        return {"accuracy": accuracy, "auc": class_auc(*said), "ece": ece}
+
+
+def class_auc(probabilities: np.ndarray, labels: np.ndarray) -> float | None:
+    """Area under the ROC curve: of the last of two classes, else the one-vs-rest mean.
+
+    Classes that no row or every row has are left out; None if that leaves none.
+    """
+    n_classes = probabilities.shape[1]
+    areas = [
+        auroc(probabilities[labels != k, k], probabilities[labels == k, k])
+        for k in ([1] if n_classes == 2 else range(n_classes))
+        if 0 < (labels == k).sum() < len(labels)
+    ]
+    return float(np.mean(areas)) if areas else None
 
 
 def _take(value: Any, rows: np.ndarray) -> Any:

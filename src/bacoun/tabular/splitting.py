@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -80,18 +80,10 @@ class Split:
         return cls(train, held_out, ids, n_copies, repeats, period, in_order)
 
 
-def check_settings(
-    random_state: int = 0,
-    calibration_share: float = 0.2,
-    false_alarm: float = 0.05,
-    max_error: float | Literal["auto"] | None = "auto",
-    confidence: float = 0.95,
-    **others: Any,
-) -> None:
-    """Refuse numbers that `TableModel.fit` cannot use; other settings are ignored."""
-    as_share("calibration_share", calibration_share)
-    as_share("false_alarm", false_alarm)
-    as_share("confidence", confidence)
+def check_settings(random_state: int, max_error: Any, **shares: float) -> None:
+    """Refuse numbers that `TableModel.fit` cannot use."""
+    for name, share in shares.items():
+        as_share(name, share)
     if max_error is not None and max_error != "auto":
         as_share("max_error", max_error)
     if not 0 <= random_state < 2**32:

@@ -5,8 +5,6 @@ these and new rows are exchangeable if nothing has changed. Columns have the kno
 model as reference; scores that depend on the model's weights, its calibration rows alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self

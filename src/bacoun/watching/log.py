@@ -1,7 +1,5 @@
 """Watch: the log of a model, one SQLite file beside its folder."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import time
@@ -21,8 +19,6 @@ from bacoun.watching.binning import BinnedQuantity, bins_of, watched, weights_of
 from bacoun.watching.martingale import DriftTest
 from bacoun.watching.reading import log_path, open_log
 
-REASONS = ("unfamiliar", "ambiguous")
-FALSE_ALARM = 0.01
 _TABLES = """
 create table if not exists versions (
     version text primary key, started real, rows integer, expected text, names text, test text);
@@ -56,24 +52,17 @@ class Watch:
 
     @classmethod
     def beside(
-        cls,
-        folder: str | PathLike[str],
-        model: TableModel,
-        version: str,
-        *,
-        inputs: bool = False,
-        false_alarm: float = FALSE_ALARM,
+        cls, folder: str | PathLike[str], model: TableModel, version: str, *, inputs: bool = False
     ) -> Self:
         """Open or make the log of the model that was loaded from a folder.
 
-        The `version` distinguishes it from others that were or will be saved there. `inputs` stores
-        the scored rows, and `false_alarm` is the probability of ever reporting drift although there
-        is none, at most.
+        The `version` distinguishes it from others that were or will be saved there; `inputs` stores
+        the scored rows.
         """
         labels, known = [str(label) for label in model.classes], model.neighborhood
         quantities = watched(model.columns, known, model.calibration, len(labels))
         counts = np.stack([quantity.counts for quantity in quantities])
-        test = DriftTest.start(counts, weights_of(quantities), false_alarm)
+        test = DriftTest.start(counts, weights_of(quantities))
         expected = {"classes": {k: int(n) for k, n in model.facts["classes"].items()}}
         names = json.dumps([quantity.name for quantity in quantities])
         first = json.dumps(expected), names, json.dumps(test.to_dict())
@@ -111,17 +100,13 @@ class Watch:
             log.execute("commit")
 
     def _add_minute(
-        self,
-        log: sqlite3.Connection,
-        batch: Sequence[ScoredRows],
-        minute: int,
-        familiarity: float,
-        evidence: float,
+        self, log: sqlite3.Connection, batch: Sequence[ScoredRows], minute: int, *figures: float
     ) -> None:
         reasons = np.concatenate([scored.reason for scored in batch])
-        deferred = [int((reasons == reason).sum()) for reason in REASONS]
+        deferred = [int((reasons == reason).sum()) for reason in ("unfamiliar", "ambiguous")]
         predicted = np.concatenate([scored.predicted for scored in batch])
         classes, key = np.bincount(predicted, minlength=len(self.labels)), (self.version, minute)
+        familiarity, evidence = figures
         query = "select classes from minutes where version = ? and minute = ?"
         if before := log.execute(query, key).fetchone():
             classes = classes + np.array(json.loads(before[0]))

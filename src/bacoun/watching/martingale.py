@@ -9,8 +9,6 @@ inequality). Each of several quantities gets a share of the false alarm probabil
 See Vovk, Gammerman and Shafer, *Algorithmic Learning in a Random World* (2nd ed., 2022), part III.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """The file of a log, and what it says; neither the model nor torch is needed for that."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -16,6 +14,10 @@ from bacoun.files.identity import version_of
 from bacoun.watching.martingale import DriftTest
 
 _MINUTES = 1440  # that a summary shows, the latest
+_LATEST_MINUTES = """
+select 60 * minute as time, rows, unfamiliar, ambiguous, familiarity / rows as familiarity, classes,
+    evidence from minutes where version = ? order by minute desc limit ?
+"""
 _BUSY_SECONDS = 10
 _PASSING = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY}
 
@@ -66,33 +68,30 @@ def read_log(model: str | PathLike[str]) -> dict[str, Any]:
     except (OSError, ValueError):
         current = ""
     with open_log(path, read_only=True) as log:
+        log.row_factory = sqlite3.Row
         latest = log.execute(
             "select * from versions order by version = ? desc, started desc limit 1", (current,)
         ).fetchone()
         if latest is None:
             raise FileNotFoundError(f"'{path.name}' is empty; nothing was scored yet.")
-        minutes = log.execute(
-            "select * from minutes where version = ? order by minute desc limit ?",
-            (latest[0], _MINUTES),
-        ).fetchall()
-    return _summary(latest, minutes[::-1])
+        found = log.execute(_LATEST_MINUTES, (latest["version"], _MINUTES)).fetchall()
+    minutes = [dict(row) | {"classes": json.loads(row["classes"])} for row in found[::-1]]
+    return _summary(latest, minutes)
 
 
-def _summary(latest: tuple[Any, ...], minutes: list[tuple[Any, ...]]) -> dict[str, Any]:
-    version, started, n_rows, expected, names, state = latest
-    test, names = DriftTest.from_dict(json.loads(state)), json.loads(names)
-    in_training = json.loads(expected)["classes"]
-    sums = np.array([minute[2:5] for minute in minutes], float).reshape(-1, 3).sum(axis=0)
-    n_shown = max(float(sums[0]), 1.0)
-    counts = [[0.0] * len(in_training), *(json.loads(minute[6]) for minute in minutes)]
+def _summary(latest: sqlite3.Row, minutes: list[dict[str, Any]]) -> dict[str, Any]:
+    test, names = DriftTest.from_dict(json.loads(latest["test"])), json.loads(latest["names"])
+    in_training = json.loads(latest["expected"])["classes"]
+    n_shown = max(sum(minute["rows"] for minute in minutes), 1)
+    counts = [[0.0] * len(in_training), *(minute["classes"] for minute in minutes)]
     shares = np.sum(counts, axis=0) / n_shown
     total, order = max(sum(in_training.values()), 1), np.argsort(-test.evidence)
     return {
-        "version": version,
-        "started": started,
-        "rows": n_rows,
-        "unfamiliar": float(sums[1]) / n_shown,
-        "ambiguous": float(sums[2]) / n_shown,
+        "version": latest["version"],
+        "started": latest["started"],
+        "rows": latest["rows"],
+        "unfamiliar": sum(minute["unfamiliar"] for minute in minutes) / n_shown,
+        "ambiguous": sum(minute["ambiguous"] for minute in minutes) / n_shown,
         "classes": {
             label: {"predicted": float(share), "training": count / total}
             for (label, count), share in zip(in_training.items(), shares, strict=True)
@@ -105,16 +104,5 @@ def _summary(latest: tuple[Any, ...], minutes: list[tuple[Any, ...]]) -> dict[st
             "threshold": test.threshold,
             "evidence": {names[k]: float(test.evidence[k]) for k in order[:10]},
         },
-        "minutes": [
-            {
-                "time": 60 * minute,
-                "rows": rows,
-                "unfamiliar": unfamiliar,
-                "ambiguous": ambiguous,
-                "familiarity": familiarity / rows,
-                "classes": json.loads(classes),
-                "evidence": evidence,
-            }
-            for _, minute, rows, unfamiliar, ambiguous, familiarity, classes, evidence in minutes
-        ],
+        "minutes": minutes,
     }

@@ -4,8 +4,6 @@ All tests are exact or conservative whatever the distribution, because a false a
 teaches people to ignore it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What is different about one column: its content, its gaps, its categories, its distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -118,7 +116,13 @@ class ColumnCheck:
             return
         if codes := self._missing_codes(values):
             is_code = np.isin(values, codes)
-            yield self._code_finding(codes, float(is_code.mean()))
+            written = " and ".join(f"{code:g}" for code in codes)
+            often = float(is_code.mean())
+            message = (
+                f"is {written} in {percent(often)} of the rows; in training it was from "
+                f"{self._range()}. {written} may stand for a missing value; leave the cell empty."
+            )
+            yield self._finding(often >= 0.01, "missing code", message)
             values = values[~is_code]
         if len(values):
             yield from self._distribution(values)
@@ -137,14 +141,6 @@ class ColumnCheck:
             return count > 0 and (far or often) and len(outside) <= 2 * count
 
         return [float(code) for code in _MISSING_CODES if is_code(code)]
-
-    def _code_finding(self, codes: list[float], share: float) -> Finding:
-        written = " and ".join(f"{code:g}" for code in codes)
-        message = (
-            f"is {written} in {percent(share)} of the rows; in training it was from "
-            f"{self._range()}. {written} may stand for a missing value; leave the cell empty."
-        )
-        return self._finding(share >= 0.01, "missing code", message)
 
     def _distribution(self, values: np.ndarray) -> Iterator[Finding]:
         nowhere = np.zeros(len(values), dtype=bool)

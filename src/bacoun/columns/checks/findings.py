@@ -1,7 +1,5 @@
 """Finding: one thing that is different about a table, and how to say it in a few lines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal

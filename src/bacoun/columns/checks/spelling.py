@@ -1,7 +1,5 @@
 """Why cells cannot be read, and which known categories unknown ones stand for."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """check_table: what is different about a table, before it is scored."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher

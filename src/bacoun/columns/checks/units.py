@@ -1,7 +1,5 @@
 """Conversions of units, and which of them explains why numbers differ from training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
