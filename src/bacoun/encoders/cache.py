@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from bacoun.encoders.encoder import Encoder, HasSpec
-from bacoun.engine.training import OnEpoch
 from bacoun.files.checksums import checksum
+
+if TYPE_CHECKING:  # it imports torch
+    from bacoun.engine.training import OnEpoch
 
 _Result = TypeVar("_Result")
 
