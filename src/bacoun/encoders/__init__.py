@@ -10,9 +10,9 @@ from typing import Any
 
 from bacoun.encoders.cache import EmbeddingCache, encode_cached
 from bacoun.encoders.encoder import Encoder, HasSpec, MissingPackageError, Pretrained
+from bacoun.encoders.networks import EfficientNetLite0, SentenceTransformers, TimmModel, TorchModel
 from bacoun.encoders.onnx import MiniLM, OnnxModel
 from bacoun.encoders.photos import PhotoError, read_photo, thumbnail, unreadable_photos
-from bacoun.encoders.networks import EfficientNetLite0, SentenceTransformers, TimmModel, TorchModel
 
 KINDS: dict[str, type[Pretrained]] = {
     "minilm": MiniLM,

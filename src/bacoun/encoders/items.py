@@ -61,5 +61,7 @@ class Photos:
 
 def mean_over_places(output: np.ndarray) -> np.ndarray:
     """Vectors (N, D) from an output (N, D), (N, places, D) or (N, D, H, W)."""
-    axes = {2: (), 3: (1,), 4: (2, 3)}[output.ndim]
+    axes = {2: (), 3: (1,), 4: (2, 3)}.get(output.ndim)
+    if axes is None:
+        raise ValueError(f"a network must give (N, D) or (N, D, H, W); got {output.shape}.")
     return output.mean(axis=axes)
