@@ -31,6 +31,10 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS vectors (
     age INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL
 )"""
+_INSERT = "INSERT OR IGNORE INTO vectors (key, vector) VALUES (?, ?)"
+_REMOVE_OLDEST = (
+    "DELETE FROM vectors WHERE age <= (SELECT (3 * min(age) + max(age)) / 4 FROM vectors)"
+)
 
 
 def encode_cached(
@@ -111,15 +115,9 @@ class EmbeddingCache:
         rows = [(key, np.float32(vector).tobytes()) for key, vector in vectors.items()]
 
         def insert(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "INSERT OR IGNORE INTO vectors (key, vector) VALUES (?, ?)", rows
-            )
+            connection.executemany(_INSERT, rows)
             if _used_bytes(connection) > (self.most_bytes if self._is_on_disk else _IN_MEMORY):
-                first, last = connection.execute(
-                    "SELECT min(age), max(age) FROM vectors"
-                ).fetchone()
-                oldest = first + (last - first) // 4
-                connection.execute("DELETE FROM vectors WHERE age <= ?", (oldest,))
+                connection.execute(_REMOVE_OLDEST)
 
         self._with_connection(insert)
 
@@ -134,7 +132,7 @@ class EmbeddingCache:
                     connection.execute(_TABLE)
                     return work(connection)
             except sqlite3.Error as error:
-                if error.sqlite_errorcode & 0xFF not in _CORRUPT:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _CORRUPT:
                     break
                 self._set_aside()
             except OSError:

@@ -14,8 +14,18 @@ from bacoun.encoders.encoder import Pretrained, needed, packaged
 from bacoun.encoders.items import Photos, mean_over_places
 
 
+class _Torch(Pretrained):
+    def _run(self, weights: Any, batch: Any) -> np.ndarray:
+        import torch
+
+        from bacoun.engine.threads import one_thread
+
+        with one_thread(), torch.inference_mode():
+            return mean_over_places(weights(torch.from_numpy(batch)).numpy())
+
+
 @dataclass(frozen=True)
-class EfficientNetLite0(Pretrained):
+class EfficientNetLite0(_Torch):
     """Photos by EfficientNet-Lite0: 1280 numbers (needs the extra `images`).
 
     Parameters
@@ -45,21 +55,15 @@ class EfficientNetLite0(Pretrained):
 
         return efficientnet_lite0(_state(*self._files()))
 
-    def _run(self, weights: Any, batch: Any) -> np.ndarray:
-        return _forward(weights, batch)
-
 
 @dataclass(frozen=True, kw_only=True)
-class _Network(Pretrained):
+class _Network(_Torch):
     size: int = 224
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
 
     def _items(self) -> Photos:
         return Photos(self.size, self.mean, self.std)
-
-    def _run(self, weights: Any, batch: Any) -> np.ndarray:
-        return _forward(weights, batch)
 
 
 @dataclass(frozen=True)
@@ -171,15 +175,6 @@ class SentenceTransformers(Pretrained):
 
         with one_thread():
             return weights.encode(batch, show_progress_bar=False)
-
-
-def _forward(module: Any, images: np.ndarray) -> np.ndarray:
-    import torch
-
-    from bacoun.engine.threads import one_thread
-
-    with one_thread(), torch.inference_mode():
-        return mean_over_places(module(torch.from_numpy(images)).numpy())
 
 
 def _state(file: Path) -> dict[str, Any]:
