@@ -1,7 +1,7 @@
 """Read photos from anywhere, also hostile ones: a bad one is refused in one sentence.
 
-Nothing is decoded before the header has said how large the picture is, and memory stays below about
-a gigabyte.
+Nothing is decoded before the header has said how large the picture is. The largest that are read
+need less than two gigabytes of memory.
 """
 
 from __future__ import annotations
@@ -153,12 +153,9 @@ def _opened(content: bytes, source: Any) -> Image.Image:
 
 def _with_plain_mode(image: Image.Image) -> Image.Image:
     """As integers, real numbers, RGBA or RGB, which can be resized."""
-    if image.mode.startswith("I"):
-        return image.convert("I")
-    if image.mode == "F":
-        return image
     is_opaque = "transparency" not in image.info and image.mode[-1] not in "Aa"
-    return image.convert("RGB" if is_opaque else "RGBA")
+    mode = "I" if image.mode.startswith("I") else "RGB" if is_opaque else "RGBA"
+    return image if image.mode in ("F", mode) else image.convert(mode)  # which would copy it
 
 
 def _in_color(image: Image.Image) -> Image.Image:
