@@ -77,6 +77,14 @@ def test_photos_are_turned_as_the_camera_was_held(kind, orientation):
     assert np.abs(found[0] - first[orientation]).max() < 30
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_photo_with_damaged_exif_is_read_as_it_is(kind):
+    exif = [b"MM\0*\0\0", b"\xabM\0*\0\0\0\x08\0\x03", bytes(99)]
+    for damage in (b"Exif\0\0" + each for each in exif):
+        pixels = read_photo(saved(four_colors(), kind, exif=damage), 32)
+        assert np.abs(corners(pixels) - CORNERS.reshape(4, 3)).max() < 30
+
+
 def test_the_middle_of_the_longer_side_is_kept():
     stripes = np.zeros((20, 60, 3), dtype=np.uint8)
     stripes[:, 20:40] = 200

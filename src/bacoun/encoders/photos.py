@@ -128,7 +128,9 @@ def _decoded(source: Any, size: int, shrink: Callable[[Image.Image], Image.Image
             with _opened(content, source) as image:
                 image.draft(None, (size, size))  # a large JPEG is decoded at a fraction of its size
                 image.load()
-                turn = _UPRIGHT.get(image.getexif().get(_ORIENTATION, 1))
+                turn = None
+                with suppress(Exception):  # damage to EXIF alone does not matter
+                    turn = _UPRIGHT.get(image.getexif().get(_ORIENTATION, 1))
                 small = _in_color(shrink(_with_plain_mode(image)))
     except PhotoError:
         raise
