@@ -1,6 +1,7 @@
 """Encoders are their settings: compared, pickled and stored by them; weights are told apart."""
 
 import dataclasses
+import hashlib
 import json
 import pickle
 import subprocess
@@ -57,6 +58,8 @@ def test_a_name_stands_for_an_encoder_and_others_are_refused():
     assert as_encoder(EfficientNetLite0(224)) == EfficientNetLite0(224)
     with pytest.raises(ValueError, match=r"one of minilm, efficientnet-lite0.*got 'bert'"):
         as_encoder("bert")
+    with pytest.raises(ValueError, match=r"'onnx' has settings without .*; pass OnnxModel\(...\)"):
+        as_encoder("onnx")
     with pytest.raises(ValueError, match="have a method encode; got 3"):
         as_encoder(3)
 
@@ -82,6 +85,17 @@ def test_other_weights_than_at_the_fit_are_refused(tmp_path):
     file.unlink()
     with pytest.raises(ValueError, match=r"model.onnx' must hold an encoder; it cannot be read"):
         from_spec(spec)
+
+
+def test_external_weights_of_an_onnx_file_belong_to_its_fingerprint(tmp_path):
+    (tmp_path / "model[1].onnx").write_bytes(b"graph")
+    found = []
+    for external in (None, b"1", b"22"):
+        if external is not None:
+            (tmp_path / "model[1].onnx_data").write_bytes(external)
+        found.append(OnnxModel(tmp_path / "model[1].onnx", size=8).fingerprint)
+    assert found[0] == hashlib.sha256(b"graph").hexdigest()
+    assert len({*found}) == 3
 
 
 def test_incomplete_specs_are_refused():

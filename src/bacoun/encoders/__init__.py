@@ -27,7 +27,13 @@ KINDS: dict[str, type[Pretrained]] = {
 def as_encoder(encoder: str | Encoder) -> Encoder:
     """The encoder itself, or the one that a name of `KINDS` stands for."""
     if isinstance(encoder, str):
-        return _kind(encoder)()
+        kind = _kind(encoder)
+        try:
+            return kind()
+        except TypeError:
+            raise ValueError(
+                f"the encoder '{encoder}' has settings without default; pass {kind.__name__}(...)."
+            ) from None
     if isinstance(encoder, Encoder):
         return encoder
     raise ValueError(f"encoder must be a name or have a method encode; got {encoder!r:.80}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,7 @@ class MiniLM(_Onnx):
     """
 
     kind = "minilm"
+    # The checksum of the list of the checksums of the three files.
     pinned = "abed4dd394de48029d1ebd11f9d19e4b80f7628cd0bca881d1178486bbeee21b"
 
     def _files(self) -> Sequence[Path]:
@@ -105,6 +107,7 @@ class OnnxModel(_Onnx):
 
     def _files(self) -> Sequence[Path]:
         path = Path(self.path)
-        external = sorted({*path.parent.glob(f"{path.name}*")} - {path})
+        beside = path.parent.glob(f"{glob.escape(path.name)}?*")
+        external = sorted(file for file in beside if file.is_file())
         tokenizer = [path.with_name(_TOKENIZER)] if self.size is None else []
         return [path, *external, *tokenizer]
