@@ -23,7 +23,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What tests the paper and the benchmarks is marked `paper`: for `make test-paper`."""
+    """What tests the paper and the benchmarks is marked `paper`: for `make test-paper`.
+
+    Files that use the cluster come first: one of xdist's workers runs them all, and starts one.
+    """
+    with_cluster = {item.path for item in items if "cluster" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: item.path not in with_cluster)
     for item in items:
         if {"reproduction", "benchmarks"} & {*item.path.relative_to(ROOT).parts}:
             item.add_marker(pytest.mark.paper)

@@ -61,10 +61,10 @@ def test_the_command_writes_the_scores_of_the_library(predict, folder, tmp_path,
 @pytest.mark.parametrize(
     ("new", "out", "rows"),
     [
-        ("new.csv", "a.csv", 40),
+        ("new.csv", "a.csv", 100),
         ("new.csv", "a.tsv", 569),
         ("new.csv", "a.csv.gz", 568),
-        ("new.parquet", "a.parquet", 40),
+        ("new.parquet", "a.parquet", 100),
         ("new.parquet", "a.csv", 2048),
     ],
 )
