@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,20 @@ def fast() -> Any:
 def fast_model(moons: tuple[np.ndarray, np.ndarray]) -> BaCOUnClassifier:
     """Such a classifier, fitted to the moons once for all tests: look, do not change."""
     return _fast().fit(*moons)
+
+
+@pytest.fixture(scope="session")
+def mixture_model() -> Callable[[float], BaCOUnClassifier]:
+    """A function from an `ood_prior` to quick settings, fitted to a mixture of Gaussians once."""
+    from bacoun import BaCOUnClassifier
+    from reproduction.datasets import gaussian_mixture
+
+    @cache
+    def fitted(ood_prior: float) -> BaCOUnClassifier:
+        model = BaCOUnClassifier.quick(random_state=0, ood_prior=ood_prior)
+        return model.fit(*gaussian_mixture(500, 1))
+
+    return fitted
 
 
 @pytest.fixture(scope="session")
