@@ -42,10 +42,12 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What tests the paper and the benchmarks is marked `paper`: for `make test-paper`.
 
-    Files that use the cluster come first: one of xdist's workers runs them all, and starts one.
+    Files that use the cluster or the built site come first: one of xdist's workers runs them all,
+    so that neither is made twice.
     """
-    with_cluster = {item.path for item in items if "cluster" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: item.path not in with_cluster)
+    made_once = {"cluster", "site"}
+    first = {item.path for item in items if made_once & {*getattr(item, "fixturenames", ())}}
+    items.sort(key=lambda item: item.path not in first)
     for item in items:
         if {"reproduction", "benchmarks"} & {*item.path.relative_to(ROOT).parts}:
             item.add_marker(pytest.mark.paper)
