@@ -381,7 +381,7 @@ def skewed():
 
 @pytest.mark.parametrize(
     "head",
-    [HMC(), NUTS(target_accept=0.95, n_chains=2, n_warmup=150, n_iterations=800)],
+    [HMC(), NUTS(target_accept=0.95, n_chains=2, n_warmup=150, n_iterations=1200)],
     ids=["hmc", "nuts"],
 )
 def test_a_skewed_posterior_is_the_one_found_by_integration(skewed, head):
