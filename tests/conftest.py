@@ -1,18 +1,24 @@
 """What all tests share: hypothesis's settings, a small problem, and a fit of a moment."""
 
-import os
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
-import numpy as np
+import gc
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from hypothesis import settings
-from sklearn.datasets import load_iris, make_moons
 
-from bacoun import BaCOUnClassifier
-from bacoun.boundary import FlowShell
-from bacoun.features import LearnedFeatures
-from bacoun.posterior import Laplace
+# What takes long to import is imported by the fixtures: the process that only hands out the tests
+# reads this file before the others start.
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bacoun import BaCOUnClassifier
 
 # A busy machine is no bug: nothing is timed in a test. CI tries the same examples in every run.
 settings.register_profile("untimed", deadline=None)
@@ -22,8 +28,26 @@ settings.load_profile("ci" if os.environ.get("CI") else "untimed")
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported stays: the garbage collector need not look through it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What tests the paper and the benchmarks is marked `paper`: for `make test-paper`."""
+    """What tests the paper and the benchmarks is marked `paper`: for `make test-paper`.
+
+    Files that use the cluster or the built site come first: one of xdist's workers runs them all,
+    so that neither is made twice.
+    """
+    made_once = {"cluster", "site"}
+    first = {item.path for item in items if made_once & {*getattr(item, "fixturenames", ())}}
+    items.sort(key=lambda item: item.path not in first)
     for item in items:
         if {"reproduction", "benchmarks"} & {*item.path.relative_to(ROOT).parts}:
             item.add_marker(pytest.mark.paper)
@@ -31,10 +55,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def moons() -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.datasets import make_moons
+
     return make_moons(120, noise=0.1, random_state=0)
 
 
 def _fast(**settings: Any) -> BaCOUnClassifier:
+    from bacoun import BaCOUnClassifier
+    from bacoun.boundary import FlowShell
+    from bacoun.features import LearnedFeatures
+    from bacoun.posterior import Laplace
+
     small = {
         "boundary": FlowShell(epochs=3, blocks=2, hidden=16),
         "features": LearnedFeatures(hidden=(16, 16), epochs=20, learning_rate=1e-2),
@@ -58,11 +89,44 @@ def fast_model(moons: tuple[np.ndarray, np.ndarray]) -> BaCOUnClassifier:
 
 
 @pytest.fixture(scope="session")
+def mixture_model() -> Callable[[float], BaCOUnClassifier]:
+    """A function from an `ood_prior` to quick settings, fitted to a mixture of Gaussians once."""
+    from bacoun import BaCOUnClassifier
+    from reproduction.datasets import gaussian_mixture
+
+    @cache
+    def fitted(ood_prior: float) -> BaCOUnClassifier:
+        model = BaCOUnClassifier.quick(random_state=0, ood_prior=ood_prior)
+        return model.fit(*gaussian_mixture(500, 1))
+
+    return fitted
+
+
+@pytest.fixture(scope="session")
 def iris_model() -> Any:
     """A table model of the irises, fitted once for all tests: look, do not change."""
+    from sklearn.datasets import load_iris
+
     from bacoun.tabular import TableModel
 
     return TableModel.fit(load_iris(as_frame=True).frame, "target", classifier=_fast())
+
+
+@pytest.fixture
+def full_disk() -> Callable[[int], AbstractContextManager[None]]:
+    """A function whose block finds a disk that has room for files of so many bytes, no larger."""
+    resource = pytest.importorskip("resource", reason="no file size limit to set")
+
+    @contextmanager
+    def limited(n_bytes: int) -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
 
 
 @pytest.fixture(scope="session")

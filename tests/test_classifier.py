@@ -15,7 +15,6 @@ from bacoun import BaCOUnClassifier, decompose
 from bacoun.boundary import sample_shell
 from bacoun.fitting import fresh_steps, n_boundary_points
 from bacoun.posterior import MeanField
-from reproduction.datasets import gaussian_mixture
 
 GRID = np.random.default_rng(0).uniform(-4, 4, (300, 2))
 
@@ -248,8 +247,8 @@ def test_a_constant_column_does_no_harm(fast, moons):
 
 
 @pytest.fixture(scope="module")
-def mixture():
-    return BaCOUnClassifier.quick(random_state=0).fit(*gaussian_mixture(500, 1))
+def mixture(mixture_model):
+    return mixture_model(0.01)
 
 
 def test_model_and_ood_add_up_to_epistemic(model):

@@ -65,10 +65,9 @@ def assert_agrees(model, X):
 
 
 @pytest.mark.parametrize("ood_prior", [0.01, 0.5, 0.0])
-def test_evaluate_agrees_on_the_mixture_near_and_far(ood_prior):
-    X, y = gaussian_mixture(500, 1)
-    model = BaCOUnClassifier.quick(random_state=0, ood_prior=ood_prior).fit(X, y)
-    assert_agrees(model, near_and_far(X))
+def test_evaluate_agrees_on_the_mixture_near_and_far(mixture_model, ood_prior):
+    X, _ = gaussian_mixture(500, 1)
+    assert_agrees(mixture_model(ood_prior), near_and_far(X))
 
 
 @pytest.mark.parametrize("ood_prior", [0.01, 0.0])

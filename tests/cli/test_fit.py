@@ -1,10 +1,9 @@
 """`bacoun fit`, from a file to a folder."""
 
+import io
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
+from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pandas as pd
@@ -14,8 +13,6 @@ from sklearn.datasets import load_breast_cancer
 from bacoun.cli import main
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.tabular import TableModel, read_table
-
-BACOUN = Path(sys.executable).with_name("bacoun")
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +33,16 @@ def words(cancer):
 
 @pytest.fixture(scope="module")
 def fitted(words, cancer):
-    """What the real command says, and the folder it writes."""
-    out = cancer.with_name("model")
-    run = subprocess.run(
-        [BACOUN, *words, "--out", out], capture_output=True, text=True, timeout=300
-    )
-    assert run.returncode == 0, run.stderr
-    return run, out
+    """What the command says on stdout and on stderr, and the folder it writes."""
+    out, said, told = cancer.with_name("model"), io.StringIO(), io.StringIO()
+    with redirect_stdout(said), redirect_stderr(told):
+        main([*words, "--out", str(out)])
+    return said.getvalue(), told.getvalue(), out
 
 
 def test_the_summary_lists_the_data_the_quality_and_the_guarantees(fitted):
-    run, out = fitted
-    assert run.stderr == ""
+    said, told, out = fitted
+    assert told == ""
     for part in (
         "569: 455 for training, 114 for calibration",
         "benign (357), malignant (212)",
@@ -58,19 +53,19 @@ def test_the_summary_lists_the_data_the_quality_and_the_guarantees(fitted):
         "of accepted points are wrong, with 95 % confidence",
         f"bacoun predict {out}",
     ):
-        assert part in run.stdout
+        assert part in said
 
 
 def test_the_command_and_the_library_fit_the_same_model(fitted, cancer):
     table = read_table(cancer)
-    ours = TableModel.load(fitted[1])
+    ours = TableModel.load(fitted[2])
     theirs = TableModel.fit(table, "diagnosis", quick=True)
     pd.testing.assert_frame_equal(ours.score(table), theirs.score(table), atol=1e-6)
     assert ours.facts == theirs.facts
 
 
 def test_nothing_else_is_left_behind(fitted):
-    assert {path.name for path in fitted[1].parent.iterdir()} == {"train.csv", "model"}
+    assert {path.name for path in fitted[2].parent.iterdir()} == {"train.csv", "model"}
 
 
 def test_facts_as_json(words, cancer, tmp_path, capsys):

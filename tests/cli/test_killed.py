@@ -129,7 +129,7 @@ def test_a_fit_killed_five_times_leaves_no_partial_model_and_resumes_to_the_same
 
 
 def test_predict_killed_at_any_change_leaves_no_partial_file(run, folder, tmp_path):
-    words = ["predict", folder / "model", folder / "many.csv", "--out"]
+    words = ["predict", folder / "model", folder / "many.csv", "--no-because", "--out"]
     n_changes = run([*words, folder / "uninterrupted.csv"], folder).n_changes
     expected, out = (folder / "uninterrupted.csv").read_bytes(), tmp_path / "scored.csv"
     assert expected.count(b"\n") == 1 + N_MANY

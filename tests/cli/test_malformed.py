@@ -297,7 +297,7 @@ ODD = {
     "a wrong target": ("csv", NEW.assign(label="dead")),
     "more columns": ("csv", NEW.assign(**{"größe": 1, "weight": 2})),
     "an index": ("csv", NEW.to_csv()),
-    "ten thousand columns": ("csv", NEW.join(pd.DataFrame(0, NEW.index, map(str, range(10_000))))),
+    "thousands of columns": ("csv", NEW.join(pd.DataFrame(0, NEW.index, map(str, range(2000))))),
     "truths in capitals": ("csv", PLAIN.replace("True", "TRUE").replace("False", "false")),
     "truths as numbers": ("csv", PLAIN.replace("True", "1").replace("False", "0")),
     "spaces before numbers": ("csv", text(NEW.assign(dose=" " + NEW["dose"].astype(str)))),
@@ -511,25 +511,9 @@ def test_the_command_refuses_a_file_that_is_not_a_table(model, tmp_path, verb, c
     assert_one_line(answer, expected, tmp_path)
 
 
-def test_the_command_refuses_a_table_that_does_not_fit(model, tmp_path):
-    content, expected = UNFIT["no age"]
-    put(tmp_path, "table.csv", content)
-    answer = command(tmp_path, "predict", model, "table.csv", "--out", "scored.csv")
-    assert_one_line(answer, expected, tmp_path)
-
-
-def test_the_command_refuses_a_model_with_a_byte_flipped(model, tmp_path):
-    put(tmp_path, "table.csv", NEW)
-    shutil.copytree(model, tmp_path / "model")
-    file = tmp_path / "model" / "model.safetensors"
-    file.write_bytes(flipped(file.read_bytes(), 5000))
-    answer = command(tmp_path, "predict", "model", "table.csv", "--out", "scored.csv")
-    assert_one_line(answer, "changed after saving", tmp_path, ("table", "model"))
-
-
-def test_the_command_scores_a_table_with_a_bom(model, tmp_path):
-    put(tmp_path, "table.csv", PLAIN.encode("utf-8-sig"))
-    code, out, err = command(tmp_path, "predict", model, "table.csv", "--json")
+def test_rows_of_a_table_with_a_bom_are_printed_as_json(run, model, tmp_path):
+    path = put(tmp_path, "table.csv", PLAIN.encode("utf-8-sig"))
+    code, out, err = run("predict", model, path, "--json")
     assert code == 0
     assert "copies of training rows" in err
     assert len([json.loads(row) for row in out.splitlines()]) == 6

@@ -46,7 +46,7 @@ def test_it_scores_as_the_model_after_a_small_pickle(model, path, because):
 
 def test_another_process_scores_the_same(path):
     score = Scorer(path, because=False)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as pool:
         (found,) = pool.map(score, [NEW])
     pd.testing.assert_frame_equal(found, score(NEW), rtol=0, atol=1e-6)
 

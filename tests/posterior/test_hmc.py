@@ -277,14 +277,16 @@ def test_a_planted_weak_direction_aligned_with_the_labels_is_not_lost(small_head
 def test_nuts_on_the_whitened_density_agrees_with_hmc(small_head):
     features, labels, asked = small_head
     hmc = HMC(n_draws=4000).fit(features, labels, FitContext(generator=seed(5)))
-    nuts = NUTS(n_draws=2000, n_warmup=200).fit(features, labels, FitContext(generator=seed(6)))
+    nuts = NUTS(n_draws=2000, n_warmup=150, n_iterations=600).fit(
+        features, labels, FitContext(generator=seed(6))
+    )
     assert_same_predictive(hmc.predict_proba_samples(asked), nuts.predict_proba_samples(asked))
 
 
 @pytest.mark.parametrize(
     ("head", "repeats"),
     [
-        (HMC(prior_scale=1.0, n_draws=64, n_chains=32, n_warmup=25, n_iterations=16), 48),
+        (HMC(prior_scale=1.0, n_draws=64, n_chains=32, n_warmup=25, n_iterations=16), 36),
         (NUTS(prior_scale=1.0, n_draws=64, n_chains=1, n_warmup=100, n_iterations=128), 20),
     ],
     ids=["hmc", "nuts"],

@@ -14,7 +14,7 @@ from bacoun.uncertainty import decompose
 
 HEADS = {
     "hmc": HMC(),
-    "nuts": NUTS(n_chains=2, n_warmup=200, n_iterations=1200),
+    "nuts": NUTS(n_chains=2, n_warmup=200, n_iterations=800),
     "mean-field": MeanField(n_iterations=3000),
     "laplace": Laplace(),
 }

@@ -132,6 +132,7 @@ def strict(saved, tmp_path_factory):
     iris = shutil.copytree(saved / "iris", tmp_path_factory.mktemp("strict") / "iris")
     (iris / "report.html").write_text("<!DOCTYPE html><title>t</title>the report")
     options = [
+        "--no-playground",
         "--watch",
         "--timeout",
         "300",

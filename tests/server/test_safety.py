@@ -432,8 +432,8 @@ OPTIONS = {"because": False, "inputs": False, "answer": "text/csv"}
 def test_a_model_with_many_requests_does_not_hold_up_another(saved):
     """30.8: models take turns."""
     catalog = Catalog.of([saved])
-    row = ",".join(f"{value}.{'0' * 30}" for value in (1, 2, 3, 4))
-    rows = [",".join(ROW), *[row] * 20_000]  # so large that each is a batch
+    row = ",".join(f"{value}.{'0' * 300}" for value in (1, 2, 3, 4))
+    rows = [",".join(ROW), *[row] * 2000]  # of so many bytes that each is a batch
     large = Job("predict", catalog["iris"], "\n".join(rows).encode(), "text/csv", OPTIONS)
 
     async def ask():

@@ -3,8 +3,6 @@
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -145,35 +143,16 @@ def test_after_a_rollback_the_log_is_that_of_the_model_in_the_folder(model, fold
     assert (found["rows"], found["version"]) == (10, first)
 
 
-FULL = """
-import resource, signal, sys
-from pathlib import Path
-import pandas as pd
-from bacoun.tabular import TableModel
-from bacoun.watching.log import Watch
-from bacoun.watching.reading import log_path
-
-folder = Path(sys.argv[1])
-model = TableModel.load(folder)
-table = pd.read_csv(sys.argv[2])
-(rows,) = model.score_rows([table])
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-watch = Watch.beside(folder, model, "1")
-try:
-    watch.add([rows])
-except OSError as error:
-    print(str(error).replace(str(log_path(folder)), "LOG"))
-"""
-
-
-def test_a_full_disk_is_said_when_rows_are_counted_not_when_a_model_is_loaded(folder, tmp_path):
+def test_a_full_disk_is_said_when_rows_are_counted_not_when_a_model_is_loaded(
+    model, folder, full_disk
+):
     """30.15: scoring was refused, as if the log were no log."""
-    NEW[:3].to_csv(tmp_path / "new.csv", index=False)
-    command = [sys.executable, "-c", FULL, str(folder), str(tmp_path / "new.csv")]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith("'LOG' cannot be written: ")
+    rows = scored(model, NEW[:3])
+    with full_disk(0):
+        watch = Watch.beside(folder, model, "1")
+        with pytest.raises(OSError, match="' cannot be written: ") as info:
+            watch.add([rows])
+    assert str(info.value).startswith(f"'{log_path(folder)}'")
 
 
 def test_a_deleted_log_is_begun_anew(model, folder):
