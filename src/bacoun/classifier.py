@@ -22,7 +22,7 @@ from bacoun.engine.randomness import RandomState, as_generator
 from bacoun.engine.threads import threads_for
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
-from bacoun.fitting import Fit, FittedAttributes, best_prior_scale, row_weights
+from bacoun.fitting import Fit, FittedAttributes, known_of_last_layer, row_weights
 from bacoun.posterior import Health
 from bacoun.prediction import FeatureExtractor, Predictor, features_of, reference_rows
 from bacoun.presets import paper_settings, quick_settings
@@ -208,7 +208,7 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
                 generator=as_generator(self.random_state),
                 on_epoch=bar_for("posterior"),
                 sample_weight=row_weights(self, rows, labels),
-                best_prior_scale=best_prior_scale(self.features_),
+                **known_of_last_layer(self.features_),
             )
             self.posterior_ = fit_step("posterior", posterior, features, labels, context=context)
             if self.doubt_ is not None:

@@ -21,7 +21,7 @@ from bacoun.engine.randomness import as_generator
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.posterior.prior_scale import held_out_prior_scale
 from bacoun.prediction import features_of, learn_doubt
-from bacoun.protocols import FeatureRows, FitContext, HasDensity, HasLogOdds, HasPriorScale
+from bacoun.protocols import FeatureRows, FitContext, HasDensity, HasLogOdds, HasPriorMean, HasPriorScale
 from bacoun.steps import fit_step, make_step
 from bacoun.uncertainty import Doubt
 from bacoun.validation import as_rows
@@ -115,7 +115,7 @@ class Fit:
                 learned,
                 self.labels,
                 sample_weight=row_weights(model, self.rows, self.labels),
-                best_prior_scale=best_prior_scale(model.features_),
+                **known_of_last_layer(model.features_),
                 all_rows=all_rows,
             )
             if model.boundary_ is not None and model.ood_prior > 0:
@@ -159,9 +159,14 @@ class Fit:
         return {"boundary_points": shaped, "boundary_labels": labels}
 
 
-def best_prior_scale(feature_map: Any) -> float | None:
-    """The prior of the last layer that predicted held-out rows best, if the feature map knows."""
-    return feature_map.prior_scale_ if isinstance(feature_map, HasPriorScale) else None
+def known_of_last_layer(feature_map: Any) -> dict[str, Any]:
+    """What a feature map knows about the prior of the last layer, as fields of `FitContext`."""
+    return {
+        "best_prior_scale": (
+            feature_map.prior_scale_ if isinstance(feature_map, HasPriorScale) else None
+        ),
+        "prior_mean": feature_map.prior_mean_ if isinstance(feature_map, HasPriorMean) else None,
+    }
 
 
 def row_weights(classifier: BaCOUnClassifier, rows: Rows, labels: Tensor) -> Tensor | None:

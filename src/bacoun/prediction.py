@@ -11,6 +11,7 @@ from bacoun.base import Evaluation, evaluation_of, standardized
 from bacoun.boundary.flow_shell import as_if_held_out
 from bacoun.protocols import (
     HasDensity,
+    HasFeatureViews,
     HasHeldOutRows,
     HasLogOdds,
     HasMoments,
@@ -47,11 +48,13 @@ class Predictor:
     def judge(self, points: Tensor, dtype: torch.dtype = torch.float64) -> Judgement:
         """Everything about points (N, ...); draws are evaluated in `dtype`."""
         features = self.features.transform(points).to(dtype)
-        return self._judgement(points, *self.moments_of_weights(features))
+        return self._judgement(points, features, *self.moments_of_weights(features))
 
-    def _judgement(self, points: Tensor, mean: Tensor, mean_entropy: Tensor) -> Judgement:
-        """The same, given the moments (N, K) and (N,) over draws of the weights."""
-        views = self.unfamiliarity(points)
+    def _judgement(
+        self, points: Tensor, features: Tensor, mean: Tensor, mean_entropy: Tensor
+    ) -> Judgement:
+        """The same, given features (N, L) and moments (N, K) and (N,) over draws of the weights."""
+        views = self.unfamiliarity(points) | self.unfamiliarity_from(features)
         epistemic = from_moments(mean, mean_entropy).epistemic
         if self.doubt is None:
             return Judgement(mean, mean_entropy, epistemic, views)
@@ -63,7 +66,7 @@ class Predictor:
         return Judgement(doubted(mean, kappa), noise, model, views, surprise, kappa, known)
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
-        """Scores (N,) of how unfamiliar points (N, ...) are, by name."""
+        """Scores (N,) of how unfamiliar points (N, ...) are to the boundary, by name."""
         flat = points.flatten(1)
         if isinstance(self.boundary, HasUnfamiliarity):
             return self.boundary.unfamiliarity(flat)
@@ -74,6 +77,12 @@ class Predictor:
             return {"boundary": log_odds}
         return {}
 
+    def unfamiliarity_from(self, features: Tensor) -> dict[str, Tensor]:
+        """The same by features (N, L), if they can tell."""
+        if self.boundary is not None and isinstance(self.features, HasFeatureViews):
+            return self.features.unfamiliarity_from(features)
+        return {}
+
     def samples(self, points: Tensor, joint: bool = False) -> Tensor:
         """Class probabilities (S, N, K) under each draw."""
         features, extra = self.features.transform(points), {"joint": True} if joint else {}
@@ -81,7 +90,7 @@ class Predictor:
         if self.doubt is None:
             return draws
         mean = draws.mean(dim=0, dtype=torch.float64)
-        judged: Any = self._judgement(points, mean, decompose(draws).aleatoric)
+        judged: Any = self._judgement(points, features, mean, decompose(draws).aleatoric)
         if joint:  # the same classifier for all points, hedged
             return doubted(draws, judged.kappa)
         return doubted_draws(draws, judged.kappa, 1 - judged.known)
@@ -179,6 +188,7 @@ def learn_doubt(
     Points (N, ...), labels (N,) and features (N, L) may be a sample of the `n_rows` of step 3.
     """
     views = predictor.held_out_unfamiliarity(points, labels)
+    views = views | predictor.unfamiliarity_from(features)
     rows, are_new = reference_rows(len(points)), False
     new = _held_out_rows(predictor.features)
     if len(new) >= _FEWEST_REFERENCE:  # not even the features were fitted to them

@@ -43,6 +43,8 @@ class FitContext:
         features (M, N, L), labels, weights and folds, each (N,), and K.
     best_prior_scale : float
         For step 3: what was found, if step 2 is a `HasPriorScale`.
+    prior_mean : Tensor of shape (L, K)
+        For step 3: the mean of the prior of the weights, if step 2 is a `HasPriorMean`. None: 0.
     all_rows : FeatureRows
         For step 3: the training rows, if features and labels are a sample of them.
     """
@@ -56,6 +58,7 @@ class FitContext:
     boundary_labels: Tensor | None = None
     choose_prior_scale: Callable[[Tensor, Tensor, Tensor, Tensor, int], float] | None = None
     best_prior_scale: float | None = None
+    prior_mean: Tensor | None = None
     all_rows: "FeatureRows | None" = None
 
 
@@ -191,6 +194,23 @@ class HasPriorScale(Protocol):
     """A feature map that has called `choose_prior_scale`."""
 
     prior_scale_: float | None
+
+
+@runtime_checkable
+class HasPriorMean(Protocol):
+    """A feature map that knows weights of the last layer, for the prior to be centered on."""
+
+    @property
+    def prior_mean_(self) -> Tensor:
+        """Shape (L, K)."""
+
+
+@runtime_checkable
+class HasFeatureViews(Protocol):
+    """A feature map from whose features one can tell how unusual points are."""
+
+    def unfamiliarity_from(self, features: Tensor) -> dict[str, Tensor]:
+        """Scores (N,) of features (N, L), by name; a larger one is more unusual."""
 
 
 @runtime_checkable

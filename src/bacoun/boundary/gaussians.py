@@ -12,6 +12,7 @@ from bacoun.files.persistence import SavesAttributes
 
 _RIDGE = 1e-3  # of the mean variance, for constant columns
 _N_FOLDS = 5  # of cross-fitting
+_ENOUGH_ROWS = 0.5  # of a class for each dimension, for a covariance of its own
 _MIN_SINGULAR_VALUE = 1e-6  # relative to the largest
 
 
@@ -19,16 +20,18 @@ class ClassGaussians(SavesAttributes):
     """One Gaussian per class; covariances are shrunk to a shared one, and that to a sphere.
 
     The shared covariance, shrunk after Ledoit and Wolf, counts as one more row of each class; of
-    principal components, as many rows as there are components.
+    principal components or `is_wide` points, as many rows as there are dimensions. Wide points of
+    few rows have no other: covariances of their own would cost time and say nothing.
 
     With `n_components`, points are reduced to at most so many principal components; the norm of
     what these leave out is a view of its own.
     """
 
-    _saved = ("n_components", "mean_", "basis_", "whitening_", "centers_", "log_weights_")
+    _of_fit = ("mean_", "basis_", "whitening_", "centers_", "log_weights_")
+    _saved = ("n_components", "is_wide", *_of_fit)
 
-    def __init__(self, n_components: int | None = None) -> None:
-        self.n_components = n_components
+    def __init__(self, n_components: int | None = None, *, is_wide: bool = False) -> None:
+        self.n_components, self.is_wide = n_components, is_wide
 
     def fit(self, points: Tensor, labels: Tensor) -> Self:
         """Learn from points (N, D) with labels (N,)."""
@@ -45,20 +48,23 @@ class ClassGaussians(SavesAttributes):
         centers = centers / counts[:, None]
         within = codes - centers[groups]
         shared = _shared_covariance(within, len(present))
-        of_class = [within[groups == group] for group in range(len(present))]
-        self.whitening_ = torch.stack([self._whitening(rows, shared) for rows in of_class])
-        self.centers_ = torch.einsum("kij,kj->ki", self.whitening_, centers)
+        own = [within[groups == group] for group in range(len(present))]
+        if self.is_wide and len(points) < _ENOUGH_ROWS * len(present) * codes.shape[1]:
+            covariances = [shared]
+        else:
+            covariances = [self._covariance(rows, shared) for rows in own]
+        self.whitening_ = torch.stack([_inverse_factor(covariance) for covariance in covariances])
+        of_class = self.whitening_.expand(len(present), -1, -1)
+        self.centers_ = torch.einsum("kij,kj->ki", of_class, centers)
         self.log_weights_ = (counts / counts.sum()).log()
         return self
 
-    def _whitening(self, within: Tensor, shared: Tensor) -> Tensor:
-        """Inverse Cholesky factor (D, D) of the covariance of one class, rows around its mean."""
+    def _covariance(self, within: Tensor, shared: Tensor) -> Tensor:
+        """Covariance (D, D) of one class, of which these are rows around its mean."""
         n_rows, dimension = within.shape
-        n_pseudo = 1 if self.n_components is None else dimension
+        n_pseudo = 1 if self.n_components is None and not self.is_wide else dimension
         covariance = (within.T @ within + n_pseudo * shared) / (n_rows - 1 + n_pseudo)
-        factor = torch.linalg.cholesky(covariance * (1 + 1 / n_rows))  # the mean is estimated too
-        identity = torch.eye(dimension, dtype=factor.dtype, device=factor.device)
-        return torch.linalg.solve_triangular(factor, identity, upper=False)
+        return covariance * (1 + 1 / n_rows)  # the mean is estimated too
 
     def _codes(self, points: Tensor) -> Tensor:
         if self.basis_ is None:
@@ -67,10 +73,26 @@ class ClassGaussians(SavesAttributes):
 
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of points (N, D), or of their principal components."""
-        codes, (n_classes, dimension, _) = self._codes(points), self.whitening_.shape
-        white = codes @ self.whitening_.flatten(0, 1).T - self.centers_.flatten()
-        squares = white.unflatten(1, (n_classes, dimension)).square().sum(dim=2)
-        return torch.logsumexp(self.constants - squares / 2, dim=1)
+        return torch.logsumexp(self.class_log_prob(points), dim=0)
+
+    def unwhitened(self, white: Tensor, groups: Tensor) -> Tensor:
+        """Points (n, D) of the classes `groups` (n,), from whitened ones around their means."""
+        points = torch.empty_like(white)
+        for group, center in enumerate(self.centers_):
+            own = groups == group
+            factor = self.whitening_[group if len(self.whitening_) > 1 else 0]
+            around = (white[own] + center).T
+            points[own] = torch.linalg.solve_triangular(factor, around, upper=False).T
+        return points + self.mean_
+
+    def class_log_prob(self, points: Tensor) -> Tensor:
+        """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
+        white = torch.einsum("kij,nj->kni", self.whitening_, self._codes(points))
+        if len(white) == 1:  # one covariance of all classes
+            squares = torch.cdist(self.centers_, white[0]).square()
+        else:
+            squares = (white - self.centers_[:, None]).square().sum(dim=2)
+        return self.constants[:, None] - squares / 2
 
     @property
     def constants(self) -> Tensor:
@@ -96,10 +118,17 @@ class ClassGaussians(SavesAttributes):
         for fold in folds.unique():
             own = folds == fold
             others = ~own if bool((~own).any()) else own  # all points may be the same one
-            fitted = ClassGaussians(self.n_components).fit(points[others], labels[others])
+            fitted = ClassGaussians(self.n_components, is_wide=self.is_wide).fit(points[others], labels[others])
             for name, scores in fitted.unfamiliarity(points[own]).items():
                 views.setdefault(name, scores.new_zeros(len(points)))[own] = scores
         return views
+
+
+def _inverse_factor(covariance: Tensor) -> Tensor:
+    """Inverse Cholesky factor (D, D), which whitens."""
+    factor = torch.linalg.cholesky(covariance)
+    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+    return torch.linalg.solve_triangular(factor, identity, upper=False)
 
 
 def _shared_covariance(within: Tensor, n_classes: int) -> Tensor:

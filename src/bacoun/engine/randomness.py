@@ -39,6 +39,15 @@ def mix_bits(bits: np.ndarray) -> np.ndarray:
     return bits ^ (bits >> np.uint64(31))
 
 
+def hash_rows(points: torch.Tensor) -> np.ndarray:
+    """A hash (N,), uint64, of each point (N, D), independent of the other points."""
+    rows = np.ascontiguousarray(points.cpu().numpy(), dtype=np.float32) + np.float32(0)  # no -0.0
+    multipliers = np.random.default_rng(0).integers(2**63, size=rows.shape[1], dtype=np.uint64)
+    with np.errstate(over="ignore"):  # modulo 2**64, in any order
+        bits: np.ndarray = rows.view(np.uint32).astype(np.uint64) @ (2 * multipliers + 1)
+        return mix_bits(bits)
+
+
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
     """Seed torch's global generator from `generator` inside the block; restore it afterwards.

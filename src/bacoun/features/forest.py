@@ -14,7 +14,7 @@ from joblib import cpu_count, effective_n_jobs
 from sklearn.tree import DecisionTreeClassifier
 from torch import Generator, Tensor
 
-from bacoun.engine.randomness import draw_seed, mix_bits
+from bacoun.engine.randomness import draw_seed, hash_rows, mix_bits
 from bacoun.files.persistence import SavesAttributes
 
 _CHUNK, _TREES_AT_ONCE = 8192, 10  # rows and trees that fit into the processor's cache
@@ -63,7 +63,7 @@ class Forest(SavesAttributes):
         counts = np.bincount(classes, weights)
         self.seed_, self.share_ = draw_seed(generator), min(_BAG_SHARE, _LARGEST_BAG / len(table))
         self.frequencies_ = torch.from_numpy(counts / counts.sum()).to(points)
-        hashes = _hashes(points)
+        hashes = hash_rows(points)
 
         def grow(index: int) -> _Tree:
             bag = np.flatnonzero(_in_bag(hashes, self.seed_, index, self.share_))
@@ -110,7 +110,7 @@ class Forest(SavesAttributes):
         """Mean (N, K) of the class frequencies in the leaves, with the overall ones as one vote."""
         weights = torch.ones(len(points), self.n_trees, dtype=points.dtype, device=points.device)
         if out_of_bag:
-            hashes = _hashes(points)
+            hashes = hash_rows(points)
             for index in range(self.n_trees):
                 in_bag = _in_bag(hashes, self.seed_, index, self.share_)
                 weights[:, index] = torch.from_numpy(~in_bag).to(weights)
@@ -158,15 +158,6 @@ def _nodes(tree: DecisionTreeClassifier, n_classes: int) -> _Tree:
         children,
         values,
     )
-
-
-def _hashes(points: Tensor) -> np.ndarray:
-    """A hash (N,), uint64, of each point (N, D), independent of the other points."""
-    rows = np.ascontiguousarray(points.cpu().numpy(), dtype=np.float32) + np.float32(0)  # no -0.0
-    multipliers = np.random.default_rng(0).integers(2**63, size=rows.shape[1], dtype=np.uint64)
-    with np.errstate(over="ignore"):  # modulo 2**64, in any order
-        bits: np.ndarray = rows.view(np.uint32).astype(np.uint64) @ (2 * multipliers + 1)
-        return mix_bits(bits)
 
 
 def _in_bag(hashes: np.ndarray, seed: int, tree: int, share: float) -> np.ndarray:

@@ -113,14 +113,16 @@ class AllRows:
             precision = self.coreset.prior_scale**-2
             value, gradient, hessian = self._summed(weights, want_derivatives=True)
             hessian.diagonal().add_(precision)
-            self._last = [weights, value, gradient - precision * weights, hessian]
+            deviation = self.coreset.deviation(weights)
+            self._last = [weights, value, gradient - precision * deviation, hessian]
         return self._last
 
     def _summed(self, weights: Tensor, *, want_derivatives: bool) -> Sequence[Tensor]:
         """Log density, and the derivatives of the likelihood alone."""
         likelihood = self._likelihood(weights.double(), want_derivatives)
         value, *derivatives = self.rows.reduce(likelihood, _added)
-        penalty = weights.double().square().sum(dim=(0, 1)) / (2 * self.coreset.prior_scale**2)
+        deviation = self.coreset.deviation(weights).double()
+        penalty = deviation.square().sum(dim=(0, 1)) / (2 * self.coreset.prior_scale**2)
         return [value - penalty, *derivatives]
 
     def move(self, chains: Tensor, mode: Tensor) -> tuple[Tensor, float]:

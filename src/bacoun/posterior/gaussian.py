@@ -56,7 +56,10 @@ class MeanField(LinearLayer):
         design = self._design(features.float())
         prior_scale = self._resolved_prior_scale(design, context.best_prior_scale)
         n_points = len(design)
-        weights = _GaussianWeights(design.shape[1], n_classes).to(design.device)
+        center = design.new_zeros(design.shape[1], n_classes)
+        if context.prior_mean is not None:
+            center[: len(context.prior_mean)] = context.prior_mean.to(center)
+        weights = _GaussianWeights(center)
 
         def negative_elbo(batch: Tensor, targets: Tensor, *weight: Tensor) -> Tensor:
             # Local reparameterization: noise on the logits has less variance than on the weights.
@@ -78,7 +81,7 @@ class MeanField(LinearLayer):
                 on_epoch=context.on_epoch,
             )
         self.elbo_ = [-n_points * loss for loss in history.train]
-        self.mean_, self.scale_ = weights.mean.detach(), weights.log_scale.detach().exp()
+        self.mean_, self.scale_ = center + weights.mean.detach(), weights.log_scale.detach().exp()
         self.eps_ = torch.randn(self.n_draws, 1, n_classes, generator=generator).to(design.device)
         self.joint_seed_ = draw_seed(generator)
         sizes = self.n_draws, self.mean_.numel(), prior_scale
@@ -108,15 +111,18 @@ class MeanField(LinearLayer):
 
 
 class _GaussianWeights(nn.Module):
-    def __init__(self, n_features: int, n_classes: int) -> None:
+    """Means and scales of weights (L, K), the means relative to those of the prior, `center`."""
+
+    def __init__(self, center: Tensor) -> None:
         super().__init__()
-        self.mean = nn.Parameter(torch.zeros(n_features, n_classes))
-        self.log_scale = nn.Parameter(torch.full((n_features, n_classes), -3.0))
+        self.center = center
+        self.mean = nn.Parameter(torch.zeros_like(center))
+        self.log_scale = nn.Parameter(torch.full_like(center, -3.0))
 
     def forward(self, design: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (N, K) of the logits."""
         variance = design.square() @ (2 * self.log_scale).exp()
-        return design @ self.mean, (variance + 1e-12).sqrt()
+        return design @ (self.center + self.mean), (variance + 1e-12).sqrt()
 
     def kl_divergence(self, prior_scale: float) -> Tensor:
         """Kullback-Leibler divergence from the prior, in nats."""

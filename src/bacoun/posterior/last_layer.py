@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from bacoun.engine.randomness import as_generator, draw_seed
 from bacoun.engine.threads import threads_for
 from bacoun.files.persistence import SavesAttributes
 from bacoun.posterior.all_rows import AllRows, choose_coreset, triangular_factor
 from bacoun.posterior.diagnostics import Health, convergence
-from bacoun.posterior.logistic import SoftmaxRegression, against_last, mix
+from bacoun.posterior.logistic import SoftmaxRegression, against_last, contrasts, mix
 from bacoun.posterior.predictive import Predictive, softmax_against_last
 from bacoun.posterior.prior_scale import most_evident_prior_scale
 from bacoun.posterior.reduction import Reduction, Spectrum, reduce, weighted
@@ -79,6 +79,14 @@ class LinearLayer(SavesAttributes, BaseEstimator):
         ones = torch.ones_like(features[:, :1])
         return torch.cat([features, ones], dim=1) if self.fit_intercept else features
 
+    def _prior_mean(self, context: FitContext) -> Tensor | None:
+        """Contrasts (K-1, L) that the prior is centered on, with 0 for the intercept; None: 0."""
+        if context.prior_mean is None:
+            return None
+        mean = context.prior_mean.T.double()  # (K, L)
+        centered = contrasts(len(mean)).T.to(mean) @ mean
+        return nn.functional.pad(centered, (0, int(self.fit_intercept)))
+
     def _resolved_prior_scale(self, design: Tensor, best: float | None) -> float:
         """The scale as set, or what "auto" stands for: the best one known, or a rule."""
         if self.prior_scale != "auto":
@@ -135,11 +143,15 @@ class ReducedLayer(LinearLayer):
         design = self._design(features)
         data = design, labels, self.n_classes_
         with threads_for(0):  # what is large shares its work among independent threads
-            if all_rows is None:
-                spectrum, tol = Spectrum(weighted(design, sample_weight)), self.tol
-            else:  # so many rows inform all directions but the null space
-                spectrum, tol = Spectrum(triangular_factor(all_rows, self.fit_intercept)), 0.0
-            options = tol, spectrum, sample_weight
+            spectrum = Spectrum(
+                weighted(design, sample_weight)
+                if all_rows is None
+                else triangular_factor(all_rows, self.fit_intercept)
+            )
+            prior_mean = self._prior_mean(context)
+            # So many rows inform all directions; and a mean must not be lost in any.
+            drops_nothing = all_rows is not None or prior_mean is not None
+            options = 0.0 if drops_nothing else self.tol, spectrum, sample_weight, prior_mean
             if self.prior_scale == "evidence":
                 self.prior_scale_ = most_evident_prior_scale(*data, *options)
             else:

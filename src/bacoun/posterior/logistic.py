@@ -58,6 +58,7 @@ class SoftmaxRegression:
     n_classes: int
     prior_scale: float
     sample_weight: Tensor | None = None  # (N,): how often each row counts; None: once
+    prior_mean: Tensor | None = None  # contrasts (K-1, r); None: 0
     _label_sums: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +81,12 @@ class SoftmaxRegression:
         """The same density with the features in another precision."""
         weight = None if self.sample_weight is None else self.sample_weight.to(dtype)
         fixed = self.labels, self.n_classes, self.prior_scale
-        return SoftmaxRegression(self.features.to(dtype), *fixed, weight)
+        return SoftmaxRegression(self.features.to(dtype), *fixed, weight, self.prior_mean)
+
+    def deviation(self, weights: Tensor) -> Tensor:
+        """Contrasts (K-1, r, B) minus the mean of their prior."""
+        mean = self.prior_mean
+        return weights if mean is None else weights - mean.to(weights)[:, :, None]
 
     def log_density(self, weights: Tensor) -> Tensor:
         """Log density (B,), in float64, of contrasts (K-1, r, B)."""
@@ -119,11 +125,12 @@ class SoftmaxRegression:
         if want_value:
             # Linear in the weights, hence exact in float64 at no cost.
             linear = (self._label_sums * relative).sum(dim=(0, 1))
-            penalty = weights.double().square().sum(dim=(0, 1)) / (2 * self.prior_scale**2)
+            penalty = self.deviation(weights).double().square().sum(dim=(0, 1)) / (2 * self.prior_scale**2)
             value = linear - log_normalizer - penalty
         if want_gradient:
             residual = self._label_sums.to(weights) - expected
-            gradient = mix(self._to_logits.T, residual) - weights / self.prior_scale**2
+            gradient = mix(self._to_logits.T, residual)
+            gradient -= self.deviation(weights) / self.prior_scale**2
         return value, gradient
 
     def probabilities(self, weights: Tensor, features: Tensor | None = None) -> Tensor:

@@ -65,6 +65,7 @@ def reduce(
     tol: float,
     spectrum: Spectrum | None = None,
     sample_weight: Tensor | None = None,
+    prior_mean: Tensor | None = None,
 ) -> tuple[Reduction, SoftmaxRegression, Tensor]:
     """The directions to infer, the density on features (N, r) in them, and its mode (K-1, r).
 
@@ -83,7 +84,8 @@ def reduce(
         precision = torch.float64 if is_small else torch.float32
         coordinates = features.to(precision) @ basis.to(precision)
         weight = None if sample_weight is None else sample_weight.to(precision)
-        posterior = SoftmaxRegression(coordinates, labels, n_classes, prior_scale, weight)
+        mean = None if prior_mean is None else prior_mean @ basis
+        posterior = SoftmaxRegression(coordinates, labels, n_classes, prior_scale, weight, mean)
         mode = find_mode(posterior, eigenvalues[strong], start=mode)
         shift = torch.zeros_like(eigenvalues)
         if not bool(strong.all()):

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from bacoun.posterior.logistic import SoftmaxRegression
 
-_MAX_NEWTON = 4_000_000_000  # multiply-adds of a Hessian; about a second
+_MAX_NEWTON = 1_000_000_000  # multiply-adds of a Hessian and its factor
 _MAX_NEWTON_STEPS = 50
 _NEWTON_TOLERANCE = 1e-8  # of the log density, in nats
 _SMALLEST_STEP = 1e-3
-# Beyond so many dimensions or contrasts, one factor for each contrast; a full one takes minutes.
-_MAX_FULL, _MAX_FULL_CONTRASTS = 10_000, 100
+# Up to so many dimensions, one factor for all contrasts, which knows how they are correlated. Its
+# products cost more than those of the likelihood if there are more dimensions than rows.
+_MOST_FULL, _FULL_ANYWAY = 10_000, 1000
 
 
 def find_mode(
@@ -28,7 +29,9 @@ def find_mode(
     n_columns, r = posterior.shape
     if start is None:
         start = torch.zeros(n_columns, r, dtype=torch.float64, device=eigenvalues.device)
-    is_cheap = len(posterior.features) * (n_columns * r) ** 2 <= _MAX_NEWTON
+        start = start if posterior.prior_mean is None else start + posterior.prior_mean
+    dimension = n_columns * r
+    is_cheap = (len(posterior.features) + dimension / 3) * dimension**2 <= _MAX_NEWTON
     mode = newton(posterior, start) if is_cheap else None
     return _lbfgs(posterior, eigenvalues, start) if mode is None else mode
 
@@ -121,11 +124,11 @@ def whiten(posterior: SoftmaxRegression, draws: Tensor, *, full: bool | None = N
     """Whiten by the mean Hessian over draws (K-1, r, B), around their mean.
 
     The draws may be the mode alone. `full`: one factor for all contrasts (True) or one for each
-    (False); None: full up to 10,000 dimensions and 100 contrasts.
+    (False); None: full up to 1000 dimensions or as many as rows, but at most 10,000.
     """
     n_columns, r = posterior.shape
     if full is None:
-        full = n_columns * r <= _MAX_FULL and n_columns <= _MAX_FULL_CONTRASTS
+        full = n_columns * r <= max(_FULL_ANYWAY, min(len(posterior.features), _MOST_FULL))
     hessians = posterior.hessian(draws)[None] if full else posterior.hessian_blocks(draws)
     lower = torch.linalg.cholesky(hessians)
     del hessians  # several hundred MB at 10,000 dimensions
