@@ -14,21 +14,31 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
-from bacoun.boundary import MixedShell, find_outliers
+from bacoun.boundary import MOST_INPUTS, MixedShell, find_outliers
 from bacoun.deferral.checks import check_share
 from bacoun.engine.progress import progress_bars
 from bacoun.engine.randomness import as_generator
+from bacoun.features import Forest, LinearFeatures
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.posterior.prior_scale import held_out_prior_scale
 from bacoun.prediction import features_of, learn_doubt
-from bacoun.protocols import FeatureRows, FitContext, HasDensity, HasLogOdds, HasPriorMean, HasPriorScale
+from bacoun.protocols import (
+    FeatureRows,
+    FitContext,
+    HasDensity,
+    HasLogOdds,
+    HasPriorMean,
+    HasPriorScale,
+)
 from bacoun.steps import fit_step, make_step
 from bacoun.uncertainty import Doubt
-from bacoun.validation import as_rows
 from bacoun.weights import Rows, combined_weights, weighted_rows
 
 if TYPE_CHECKING:
     from bacoun.classifier import BaCOUnClassifier
+
+
+_TREES_TO_COMPARE = 50
 
 
 class FittedAttributes:
@@ -63,8 +73,8 @@ class Fit:
         if sample_of is not None:
             _check_unweighted(classifier, sample_weight)
         self.rows = weighted_rows(X, y, sample_weight)
-        self.steps = fresh_steps(classifier, for_images=as_rows(self.rows.X)[1] is not None)
         self.points, self.labels = classifier._validated(self.rows.X, self.rows.y)
+        self.steps = fresh_steps(classifier)
         self.generator = as_generator(classifier.random_state)
         if isinstance(checkpoint, str | os.PathLike):
             checkpoint = Checkpoint(checkpoint)
@@ -94,12 +104,19 @@ class Fit:
                 data = self.points.flatten(1), self.labels
                 model.boundary_ = self._fitted("boundary", boundary, *data)
                 drawn = self._boundary_points()
+            data, weights = (self.points, self.labels), row_weights(model, self.rows, self.labels)
+            if is_auto(model.features) and is_wide(model):
+                linear = self._fitted(
+                    "linear features", LinearFeatures(), *data, sample_weight=weights
+                )
+                if linear.accuracy_ >= self._accuracy_of_forest():
+                    model.features_ = linear
+                    return
             model.features_ = self._fitted(
                 "features",
                 features,
-                self.points,
-                self.labels,
-                sample_weight=row_weights(model, self.rows, self.labels),
+                *data,
+                sample_weight=weights,
                 choose_prior_scale=held_out_prior_scale,
                 **drawn,
             )
@@ -122,6 +139,14 @@ class Fit:
                 n_rows = len(self.points) if all_rows is None else all_rows.n_rows
                 prior, data = float(model.ood_prior), (self.points, self.labels, learned)
                 model.doubt_ = learn_doubt(model._predictor, *data, prior, n_rows)
+
+    def _accuracy_of_forest(self) -> float:
+        """Of a small forest on rows that it has not seen: what networks are at least worth."""
+        generator = as_generator(0)
+        forest = Forest(n_trees=_TREES_TO_COMPARE).fit(
+            self.points, self.labels, generator=generator, n_jobs=self.classifier.n_jobs
+        )
+        return forest.out_of_bag_accuracy(self.points, self.labels)
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -188,14 +213,29 @@ def n_boundary_points(classifier: BaCOUnClassifier, n_points: int) -> int:
     return int(number)
 
 
-def fresh_steps(classifier: BaCOUnClassifier, for_images: bool = False) -> tuple[Any, Any, Any]:
+def is_auto(step: Any) -> bool:
+    """Whether a step is chosen by the data."""
+    return isinstance(step, str) and step == "auto"
+
+
+def is_wide(classifier: BaCOUnClassifier) -> bool:
+    """Whether a table has so many numbers that flows and networks would need very many rows."""
+    if classifier.image_shape_ is not None:
+        return False
+    columns = classifier.n_categories_ or [0] * classifier.n_features_in_
+    return columns.count(0) > MOST_INPUTS
+
+
+def fresh_steps(classifier: BaCOUnClassifier) -> tuple[Any, Any, Any]:
     """Clones of the three steps, names turned into objects and own settings filled in."""
     check_share("ood_prior", classifier.ood_prior, below=1, example=0.01)
     check_share("contamination", classifier.contamination, below=0.5, example=0.05)
-    boundary = clone(make_step("boundary", classifier.boundary), safe=False)
-    is_auto = isinstance(classifier.features, str) and classifier.features == "auto"
-    kind = "learned" if is_auto and for_images else classifier.features
-    features = clone(make_step("features", kind), safe=False)
+    wide = is_auto(classifier.boundary) and is_wide(classifier)
+    kind = "direction-shell" if wide else classifier.boundary
+    boundary = clone(make_step("boundary", kind), safe=False)
+    for_images = is_auto(classifier.features) and classifier.image_shape_ is not None
+    learned: Any = "learned" if for_images else classifier.features
+    features = clone(make_step("features", learned), safe=False)
     posterior = clone(make_step("posterior", classifier.posterior), safe=False)
     for step in (boundary, features):
         if classifier.n_jobs is not None and isinstance(step, BaseEstimator):

@@ -17,7 +17,7 @@ from bacoun.protocols import FitContext
 
 _MAX_RESIDUALS = 512  # kept to draw from; 1.5 MB for MNIST
 _FACTORS = (1.0, 1.3)  # default `factors` of the shell in a compact space
-_MAX_INPUTS, _N_COMPONENTS = 128, 64  # under "auto", more inputs are reduced to so many components
+MOST_INPUTS, _N_COMPONENTS = 128, 64  # under "auto", more inputs are reduced to so many components
 _MIN_RESIDUAL = 1e-3  # relative to the points' standard deviation, for points in a subspace
 _OF_COMPONENTS = ("mean_", "basis_", "low_", "high_", "residuals_", "residual_scale_")
 
@@ -61,7 +61,7 @@ class CompactShell(SavesAttributes, NestedSettings):
             raise ValueError(f"residual must be a share from 0 to 1; got {self.residual!r}.")
         generator = as_generator(context.generator)
         context = replace(context, generator=generator)
-        self.compact_ = self.n_components != "auto" or points.shape[1] > _MAX_INPUTS
+        self.compact_ = self.n_components != "auto" or points.shape[1] > MOST_INPUTS
         self.shell_ = self._new_shell()
         # Gaussians need fewer rows than flows do, so they may have more components.
         n_gaussian = 2 * self._most_components if self.compact_ else None

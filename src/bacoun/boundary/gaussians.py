@@ -118,7 +118,9 @@ class ClassGaussians(SavesAttributes):
         for fold in folds.unique():
             own = folds == fold
             others = ~own if bool((~own).any()) else own  # all points may be the same one
-            fitted = ClassGaussians(self.n_components, is_wide=self.is_wide).fit(points[others], labels[others])
+            fitted = ClassGaussians(self.n_components, is_wide=self.is_wide).fit(
+                points[others], labels[others]
+            )
             for name, scores in fitted.unfamiliarity(points[own]).items():
                 views.setdefault(name, scores.new_zeros(len(points)))[own] = scores
         return views

@@ -8,6 +8,7 @@ from torch import Generator, Tensor
 
 from bacoun.boundary.categories import CategoryTree
 from bacoun.boundary.compact import CompactShell
+from bacoun.boundary.directions import DirectionShell
 from bacoun.boundary.flow_shell import FEWEST_HELD_OUT, FlowShell, as_if_held_out
 from bacoun.engine.nested import NestedSettings
 from bacoun.engine.randomness import as_generator
@@ -29,11 +30,11 @@ class MixedShell(SavesAttributes, NestedSettings):
 
     Parameters
     ----------
-    shell : CompactShell or FlowShell, optional
-        Flows and shell of the numbers. None: `CompactShell()`.
+    shell : CompactShell, DirectionShell or FlowShell, optional
+        Density and shell of the numbers. None: `CompactShell()`.
     """
 
-    shell: CompactShell | FlowShell | None = None
+    shell: CompactShell | DirectionShell | FlowShell | None = None
 
     _default = ("shell", CompactShell)
     _saved = ("n_categories_", "log_weights_", "held_out_rows_", "tree_", "shell_")
@@ -43,7 +44,7 @@ class MixedShell(SavesAttributes, NestedSettings):
         """A boundary of numbers as one that knows categories too."""
         if isinstance(boundary, cls):
             return boundary
-        if not isinstance(boundary, CompactShell | FlowShell):
+        if not isinstance(boundary, CompactShell | DirectionShell | FlowShell):
             raise ValueError(
                 "boundary must be flows to be used with categorical_features; got "
                 f"{type(boundary).__name__}. Use 'compact-shell', or one-hot encode the categories."
@@ -64,6 +65,7 @@ class MixedShell(SavesAttributes, NestedSettings):
         if numbers.shape[1] > 0:
             self.shell_ = self._part("shell")
             self.shell_.fit(numbers, labels, context)
+        if isinstance(self.shell_, CompactShell | FlowShell):
             self.held_out_rows_ = self.shell_.held_out_rows_
         else:
             order = torch.randperm(len(points), generator=generator)
@@ -80,7 +82,8 @@ class MixedShell(SavesAttributes, NestedSettings):
 
     @property
     def _flows(self) -> FlowShell | None:
-        return self.shell_.shell_ if isinstance(self.shell_, CompactShell) else self.shell_
+        flows = self.shell_.shell_ if isinstance(self.shell_, CompactShell) else self.shell_
+        return flows if isinstance(flows, FlowShell) else None
 
     def _split(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers (N, M) and codes (N, C) of points (N, D)."""
@@ -136,6 +139,8 @@ class MixedShell(SavesAttributes, NestedSettings):
         tree = self.tree_.log_prob(codes, numbers)
         categories = {"categories": -torch.logsumexp(self.log_weights_[:, None] + tree, dim=0)}
         flows, gaussian_views = self._flows, {}
+        if isinstance(self.shell_, DirectionShell):
+            return self.shell_.unfamiliarity(numbers) | categories
         if flows is None:
             return categories
         if isinstance(self.shell_, CompactShell):
@@ -148,6 +153,8 @@ class MixedShell(SavesAttributes, NestedSettings):
         """`log_prob` (N,) of points of known `unfamiliarity`."""
         if self.shell_ is None:
             return -unfamiliarity["categories"]
+        if self._flows is None:
+            return self.log_prob(points)
         log_prob = -unfamiliarity["density"]
         if isinstance(self.shell_, CompactShell):
             log_prob = log_prob + self.shell_.residual_log_prob(self._split(points)[0])
@@ -156,6 +163,8 @@ class MixedShell(SavesAttributes, NestedSettings):
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The same of the points (N, D) of `fit`, as if they were new."""
         views = as_if_held_out(self.unfamiliarity(points), self.held_out_rows_)
+        if isinstance(self.shell_, DirectionShell):
+            return views | self.shell_.held_out_unfamiliarity(self._split(points)[0], labels)
         if isinstance(self.shell_, CompactShell):
             views |= self.shell_.gaussians_.cross_fitted(self._split(points)[0], labels)
             if len(self.held_out_rows_) < FEWEST_HELD_OUT:

@@ -106,6 +106,11 @@ class Forest(SavesAttributes):
         logs = logs - logs.mean(dim=1, keepdim=True)
         return logs[:, 1:] if logs.shape[1] == 2 else logs
 
+    def out_of_bag_accuracy(self, points: Tensor, labels: Tensor) -> float:
+        """Accuracy on points (N, D) of `fit`, by trees that were not fitted to them."""
+        guesses = self._shares(points, out_of_bag=True).argmax(dim=1)
+        return float((guesses == labels).double().mean())
+
     def _shares(self, points: Tensor, out_of_bag: bool) -> Tensor:
         """Mean (N, K) of the class frequencies in the leaves, with the overall ones as one vote."""
         weights = torch.ones(len(points), self.n_trees, dtype=points.dtype, device=points.device)

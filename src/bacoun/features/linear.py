@@ -5,7 +5,7 @@ directions, and a linear classifier on them needs few rows.
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -70,7 +70,8 @@ class LinearFeatures(SavesAttributes, BaseEstimator):
         weights = points.new_ones(len(points)) if weights is None else weights / weights.mean()
         folds = self._folds(points)
         fits = _RidgeFits(self._design(points), labels, weights.to(points), folds, self.n_folds)
-        best, tried = _FIRST, {}
+        best = _FIRST
+        tried: dict[int, tuple[float, Tensor]] = {}
 
         def loss(place: int) -> float:
             if place not in tried:
@@ -167,10 +168,14 @@ class _RidgeFits:
             return value, total.flatten().cpu().numpy()
 
         first = torch.zeros(shape, dtype=torch.float64) if start is None else start / unit
-        options = {"maxiter": 300, "ftol": _TOLERANCE, "gtol": 1e-4, "maxcor": 10}
+        options: Any = {"maxiter": 300, "ftol": _TOLERANCE, "gtol": 1e-4, "maxcor": 10}
         with threads_for(0):  # on a busy machine more would wait for each other
             found = optimize.minimize(
-                objective, first.flatten().cpu().numpy(), jac=True, method="L-BFGS-B", options=options
+                objective,
+                first.flatten().cpu().numpy(),
+                jac=True,
+                method="L-BFGS-B",
+                options=options,
             )
             weights = torch.from_numpy(found.x).to(unit.device).view(shape) * unit
             losses, _ = self._losses(weights.to(self.coordinates))

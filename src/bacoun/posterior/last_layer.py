@@ -151,7 +151,8 @@ class ReducedLayer(LinearLayer):
             prior_mean = self._prior_mean(context)
             # So many rows inform all directions; and a mean must not be lost in any.
             drops_nothing = all_rows is not None or prior_mean is not None
-            options = 0.0 if drops_nothing else self.tol, spectrum, sample_weight, prior_mean
+            tol = 0.0 if drops_nothing else self.tol
+            options: Any = tol, spectrum, sample_weight, prior_mean
             if self.prior_scale == "evidence":
                 self.prior_scale_ = most_evident_prior_scale(*data, *options)
             else:

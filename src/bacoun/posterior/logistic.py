@@ -125,7 +125,9 @@ class SoftmaxRegression:
         if want_value:
             # Linear in the weights, hence exact in float64 at no cost.
             linear = (self._label_sums * relative).sum(dim=(0, 1))
-            penalty = self.deviation(weights).double().square().sum(dim=(0, 1)) / (2 * self.prior_scale**2)
+            penalty = self.deviation(weights).double().square().sum(dim=(0, 1)) / (
+                2 * self.prior_scale**2
+            )
             value = linear - log_normalizer - penalty
         if want_gradient:
             residual = self._label_sums.to(weights) - expected

@@ -37,7 +37,8 @@ LOGIT_95 = math.log(19)  # of a standard logistic distribution, the 95 % quantil
 # All settings below were chosen on development data: docs/doubt.md says which.
 ELBOW = 0.75  # between the median, 0, and the 95 % quantile, 1: where a score becomes evidence
 WEIGHT_BELOW = 0.5  # of evidence in the lower tail
-_WEIGHTS = {"density": 0.5}  # of a view, if not 1: flows extrapolate worse than Gaussians
+# Of a view, if not 1: flows extrapolate worse than Gaussians; lengths tell far points, no others.
+_WEIGHTS = {"density": 0.5, "length": 0.25}
 _BESIDE = ("residual", "length", "categories")  # views that count only beyond their quantiles
 _IN_NATS = ("categories",)  # views of which many points may have the same score
 _TWO_SIDED = ("residual", "length")  # in which a low score is unusual too: images without detail
