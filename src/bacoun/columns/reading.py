@@ -1,5 +1,7 @@
 """Read tables from CSV or Parquet files, whole or in chunks; a bad file is refused in one sentence.
 
+A folder of photos is a table of their paths.
+
 A text file is surveyed before it is read, because pandas silently fills short rows and renames
 columns. The survey also counts the rows, for the progress bar.
 """
@@ -17,6 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import pandas as pd
+
+from bacoun.columns.photo_files import photo_table
 
 TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET = (".parquet",)
@@ -62,8 +66,11 @@ def read_table(path: str | PathLike[str]) -> pd.DataFrame:
     """Read a CSV or Parquet file as a whole, with the types that pandas infers.
 
     Its name ends in .csv, .tsv, either with .gz, or .parquet. Text is UTF-8, or UTF-16 with a BOM;
-    its delimiter is the comma, or the semicolon or tab if the header has no comma.
+    its delimiter is the comma, or the semicolon or tab if the header has no comma. Of a folder, the
+    table lists its photos; see `photo_table`.
     """
+    if Path(path).is_dir():
+        return photo_table(path)
     file = _checked_path(path)
     if is_parquet(file):
         survey_table(file)
@@ -81,11 +88,15 @@ def stream_table(
     The cells of a CSV are text, those of Parquet have their own types, so that they can be written
     again unchanged. The `survey` is that of `survey_table`, which is called otherwise.
     """
-    file = _checked_path(path)
-    survey = survey or survey_table(file)
+    survey = survey or survey_table(path)
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be at least 1; got {rows}.")
     size = rows or survey.chunk_size
+    if Path(path).is_dir():
+        photos = photo_table(path)
+        yield from (photos[first : first + size] for first in range(0, len(photos), size))
+        return
+    file = _checked_path(path)
     if is_parquet(file):
         yield from stream_parquet(file, batch_size=size)
         return
@@ -136,6 +147,9 @@ class _InMemory:
 
 def survey_table(path: str | PathLike[str]) -> Survey:
     """Check that the CSV or Parquet file at `path` has a header and at least one row, and count."""
+    if Path(path).is_dir():
+        photos = photo_table(path)
+        return Survey(tuple(photos.columns), len(photos))
     file = _checked_path(path)
     if not is_parquet(file):
         return _checked_layout(file, _survey_text(file))
@@ -180,8 +194,6 @@ def check_suffix(path: str | PathLike[str], name: str = "path") -> None:
 
 def _checked_path(path: str | PathLike[str]) -> Path:
     file = Path(path)
-    if file.is_dir():
-        raise ValueError(f"path must be a table file; '{file}' is a folder. Name a file in it.")
     if not file.exists():
         raise FileNotFoundError(f"path must be a table file; '{file}' does not exist.")
     check_suffix(file)
