@@ -54,7 +54,7 @@ def content_digest(cell: str) -> str:
 
 def folder_of(table: str | os.PathLike[str]) -> str:
     """The folder that paths in a table are relative to; of a folder of photos, itself."""
-    path = Path(table)
+    path = Path(str(table).removeprefix("file://"))
     return str(path if path.is_dir() else path.parent)
 
 

@@ -38,7 +38,7 @@ _AS_TEXT: dict[str, Any] = {"dtype": str, "na_filter": False}
 # A chunk has about this many cells: 100,000 rows of 20 columns. Its rows are a multiple of the
 # chunks in which a classifier scores, so that they give the same scores as the whole table.
 _CELLS = 2_000_000
-_SCORING_CHUNK = 2048
+SCORING_CHUNK = 2048
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Survey:
 def rows_per_chunk(n_columns: int) -> int:
     """Number of rows of so many columns that easily fit into memory."""
     rows = max(1, min(100_000, _CELLS // max(1, n_columns)))
-    return rows - rows % _SCORING_CHUNK if rows > _SCORING_CHUNK else rows
+    return rows - rows % SCORING_CHUNK if rows > SCORING_CHUNK else rows
 
 
 def read_table(path: str | PathLike[str]) -> pd.DataFrame:

@@ -34,10 +34,10 @@ class ItemColumns:
     def find(
         cls,
         inputs: pd.DataFrame,
-        text: Choice,
-        photos: Choice,
-        text_encoder: str | Encoder,
-        photo_encoder: str | Encoder,
+        text: Choice = None,
+        photos: Choice = None,
+        text_encoder: str | Encoder = "minilm",
+        photo_encoder: str | Encoder = "efficientnet-lite0",
     ) -> Self:
         """The columns that are named, or found; see `TableModel.fit`."""
         kinds: dict[str, Kind] = {}
@@ -53,7 +53,9 @@ class ItemColumns:
         by_kind = {"text": text_encoder, "photo": photo_encoder}
         return cls(kinds, {name: _saved_by_spec(by_kind[kind]) for name, kind in kinds.items()})
 
-    def without_unreadable(self, frame: pd.DataFrame, folder: str, bar_for: BarFor) -> pd.DataFrame:
+    def without_unreadable(
+        self, frame: pd.DataFrame, folder: str, bar_for: BarFor = lambda name: None
+    ) -> pd.DataFrame:
         """The table with complete paths of photos, all encoded once; others are left out."""
         left, unreadable = np.ones(len(frame), dtype=bool), dict[str, str]()
         for name, kind in self.kinds.items():

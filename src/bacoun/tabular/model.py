@@ -324,7 +324,7 @@ class TableModel:
 
     def check(self, frame: pd.DataFrame) -> list[Finding]:
         """What is different about a table, compared with the training rows; see `check_table`."""
-        return check_table(self.profile, self.encoder.located(frame), self.target)
+        return check_table(self.profile, self.located(frame), self.target)
 
     def coordinates(self, scored: ScoredRows) -> np.ndarray:
         """Scored rows as points (N, E): standardized numbers and one-hot encoded categories."""
@@ -353,6 +353,10 @@ class TableModel:
     def nearest(self, scored: ScoredRows) -> list[tuple[Nearest, ...]]:
         """The training texts and photos that are nearest to those of each scored row."""
         return self.explainer.nearest(scored)
+
+    def located(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table, with complete paths of photos, which no longer depend on the folder."""
+        return self.encoder.located(frame)
 
     def with_photos_in(self, folder: str | os.PathLike[str] | None) -> Self:
         """The same model, for which paths of photos are relative to `folder`.
