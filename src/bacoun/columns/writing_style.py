@@ -10,6 +10,7 @@ import numpy as np
 
 _WORD = re.compile(r"[^\W\d_]+")
 _FREQUENT = 500  # words that are kept
+_LOOKED_AT = 5000  # texts
 _OPENING = 25  # characters by which texts that begin alike are found
 _LEVELS = np.linspace(0, 1, 41)
 
@@ -21,21 +22,28 @@ class WritingStyle:
     n_texts: int
     lengths: tuple[float, ...]  # 41 quantiles of the numbers of characters
     words: tuple[str, ...]  # the most frequent ones, in lower case
-    known: float  # mean share of these among the words of a text
+    known: float  # mean share of these among the words of a new text
     known_sd: float
     opening: float  # largest share of texts with the same beginning
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Self:
         """Describe texts."""
-        counts = Counter(word for text in texts for word in set(words_of(text)))
-        words = tuple(sorted(word for word, _ in counts.most_common(_FREQUENT)))
-        known = known_shares(texts, words)
+        some = texts[:: -(-len(texts) // _LOOKED_AT)]
+        # Half of the texts say which words are frequent, as the others are new to these.
+        counts = Counter(word for text in some[::2] for word in set(words_of(text)))
+        words = sorted(word for word, _ in counts.most_common(_FREQUENT))
+        known = known_shares(some[1::2] or some, words)
         lengths = np.quantile([len(text) for text in texts], _LEVELS, method="inverted_cdf")
         _, opening = most_common_opening(texts)
         share = opening / len(texts)
         mean, sd = float(known.mean()), float(known.std())
-        return cls(len(texts), tuple(lengths.tolist()), words, mean, sd, share)
+        return cls(len(texts), tuple(lengths.tolist()), tuple(words), mean, sd, share)
+
+    @property
+    def usual_lengths(self) -> tuple[float, float]:
+        """Numbers of characters that 2.5 % of the texts are below, and that 2.5 % are above."""
+        return self.lengths[1], self.lengths[-2]
 
 
 def words_of(text: str) -> list[str]:
