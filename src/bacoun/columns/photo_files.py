@@ -39,9 +39,9 @@ def short_name(cell: str) -> str:
     return "a photo" if cell.startswith(_DATA) else PurePath(cell).name
 
 
-def data_uri(jpeg: bytes) -> str:
-    """A JPEG as the text of a cell, or of the source of a picture."""
-    return f"{_DATA}image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
+def data_uri(photo: bytes, media_type: str = "image/jpeg") -> str:
+    """The file of a photo as the text of a cell, or of the source of a picture."""
+    return f"{_DATA}{media_type};base64,{base64.b64encode(photo).decode()}"
 
 
 def content_digest(cell: str) -> str:

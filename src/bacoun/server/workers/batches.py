@@ -15,7 +15,7 @@ from bacoun.server.dialects.formats import Scored, check_length, to_frame, to_re
 from bacoun.server.jobs import Answer, Job
 from bacoun.server.settings import Settings
 from bacoun.server.workers.models import LoadedModel, LoadedModels
-from bacoun.server.workers.questions import QUESTIONS
+from bacoun.server.workers.questions import QUESTIONS, plain_nearest
 from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.web.errors import ApiError
 
@@ -107,12 +107,23 @@ def _written(
         start += len(request)
         part = Scored(table, rows, records)
         if request.because or request.inputs:
-            own = scored.take(np.r_[rows])
-            more = loaded.model.with_because(own) if request.because else own.table
-            part = Scored(own.frame.join(more) if request.inputs else more)
+            part = _told(loaded, request, scored.take(np.r_[rows]))
         counts = {"rows": len(request), "deferred": int(is_deferred[rows].sum())}
         answers[place] = Answer(request.write(part), request.media_type, **counts)
     return answers
+
+
+def _told(loaded: LoadedModel, request: ScoringRequest, scored: ScoredRows) -> Scored:
+    """Scored rows with what else a request asks for."""
+    table, nearest = scored.table, None
+    if request.because:
+        explanations = loaded.model.explain_rows(scored)
+        table = table.assign(because=list(map(str, explanations)))
+        if loaded.model.known:
+            told = [each.nearest for each in explanations]
+            known = loaded.model.nearest(scored) if request.nearest else told
+            nearest = list(map(plain_nearest, known))
+    return Scored(scored.frame.join(table) if request.inputs else table, nearest=nearest)
 
 
 def _refusal(error: Exception) -> Answer:
