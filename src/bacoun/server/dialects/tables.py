@@ -93,8 +93,9 @@ def routes(backend: "Backend") -> APIRouter:
     async def check(name: str, request: Request) -> Response:
         """What is different about a table, compared with the training table."""
         media_type = media_type_of(request, MEDIA_TYPES)
-        most = backend.settings.limits.rows
-        return await backend.ask_with_body(request, "check", name, media_type, max_rows=most)
+        limits = backend.settings.limits
+        most = {"max_rows": limits.rows, "max_pixels": limits.photo_pixels}
+        return await backend.ask_with_body(request, "check", name, media_type, **most)
 
     return router
 

@@ -53,6 +53,7 @@ class BatchScorer:
         if request.because:
             check_length(request.rows, self.limits.explained_rows, "a request with because=true")
         check_length(request.rows, self.limits.rows)
+        loaded.check_photos(request.rows, self.limits.photo_pixels)
         return request
 
 

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from bacoun.columns.column import Column
+from bacoun.encoders import count_pixels
 from bacoun.files.identity import version_of
 from bacoun.files.model_folder import plain
+from bacoun.server.dialects.formats import Rows
 from bacoun.server.jobs import Model
 from bacoun.server.settings import Settings
 from bacoun.tabular import TableModel
@@ -55,6 +57,18 @@ class LoadedModel:
         if unknown:
             raise ApiError(422, f"'{unknown[0]}' is not a column of this model.")
         return {name: None if value == "" else value for name, value in given.items()}
+
+    def check_photos(self, rows: Rows, most_pixels: int) -> None:
+        """Refuse photos that take too long to decode: a small file may hold a large picture."""
+        names = [each.name for each in self.model.columns if each.kind == "photo"]
+        cells = [str(cell) for name in names if name in rows for cell in rows[name]]
+        n_pixels = sum(count_pixels(cell) for cell in cells if cell.startswith("data:"))
+        if n_pixels > most_pixels:
+            raise ApiError(
+                413,
+                f"the photos of a request may have {most_pixels} pixels; these have {n_pixels}. "
+                "Send fewer at once, or smaller ones.",
+            )
 
 
 def _column(column: Column, typical: Any) -> dict[str, Any]:
