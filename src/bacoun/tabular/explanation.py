@@ -102,10 +102,14 @@ class Explanation:
 
     def __str__(self) -> str:
         """One line, as in the column `because` of a scored table; "" if the row is accepted."""
+        return self.in_words()
+
+    def in_words(self, with_nearest: bool = True) -> str:
+        """The same, which can do without what is `nearest`, where that is shown beside it."""
         if self.reason == "ambiguous":
             either = " or ".join(f"{label} ({p:.2f})" for label, p in self.classes)
             pulls = self.pulls[:MAX_REPAIRS]
-            known = (self._nearest_to(pull.column) for pull in pulls)
+            known = [self._nearest_to(pull.column) for pull in pulls if with_nearest]
             return "; ".join([either, *map(str, pulls), *filter(None, known)])
         if self.reason != "unfamiliar":
             return ""
@@ -117,19 +121,21 @@ class Explanation:
             told.append(str(each).removesuffix(")") + more)
         if len(self.unseen) > MAX_REPAIRS:
             told.append(f"{len(self.unseen) - MAX_REPAIRS} more not seen in training")
-        told += map(self._told, repaired.values()) if len(self.unseen) <= MAX_REPAIRS else []
+        if len(self.unseen) <= MAX_REPAIRS:
+            told += [self._told(each, with_nearest) for each in repaired.values()]
         if self.n_repairs == 0 and not self.unseen:
             told.append(f"no {MAX_REPAIRS} columns explain it")
         return "; ".join(told)
 
-    def _told(self, surprise: Surprise) -> str:
+    def _told(self, surprise: Surprise, with_nearest: bool) -> str:
         """A surprise; a text or photo is not expected to be a certain other one."""
         known = self._nearest_to(surprise.column)
         if not known:
             return str(surprise)
         kind = next(each.kind for each in self.nearest if each.column == surprise.column)
         unlike = f"unlike the known {kind}s, {surprise.nats:.3g} nats"
-        return f"{surprise.column} = {surprise.value} ({unlike}); {known}"
+        told = f"{surprise.column} = {surprise.value} ({unlike})"
+        return f"{told}; {known}" if with_nearest else told
 
     def _nearest_to(self, column: str) -> str:
         """The items that are nearest to that in a column, in words; "" if it is another column."""

@@ -50,7 +50,7 @@ def plain_nearest(known: Iterable[Nearest]) -> list[dict[str, Any]]:
 def _plain(explanation: Explanation) -> dict[str, Any]:
     parts = ("surprises", "unseen", "pulls")
     return {
-        "because": str(explanation),
+        "because": explanation.in_words(with_nearest=False),
         "reason": explanation.reason,
         "n_repairs": explanation.n_repairs,
         "rows_like_this": explanation.rows_like_this,

@@ -66,7 +66,7 @@ function sentences({ name }, cell, id) {
 function photo({ name }, cell, id) {
   const input = el("input", { type: "hidden", "data-column": name });
   const file = el("input", { id, type: "file", accept: "image/*" });
-  const picture = el("img", { alt: "" });
+  const picture = el("img", { alt: "a known photo" });
   const show = () => { picture.src = input.value; };
   onFile(cell, file, async (chosen) => {
     input.value = await asDataUri(chosen);
@@ -75,7 +75,8 @@ function photo({ name }, cell, id) {
   });
   input.addEventListener("input", show);
   input.addEventListener("filled", () => {
-    file.value = picture.alt = "";
+    file.value = "";
+    picture.alt = "a known photo";
     show();
   });
   cell.classList.add("wide", "drop");
@@ -98,9 +99,12 @@ export function onFile(zone, input, take) {
       zone.classList.toggle("over", kind === "dragover");
     });
   }
-  const first = ({ files }) => { if (files.length) take(files[0]); };
-  zone.addEventListener("drop", ({ dataTransfer }) => first(dataTransfer));
-  input.addEventListener("change", () => first(input));
+  const first = () => { if (input.files.length) take(input.files[0]); };
+  input.addEventListener("change", first);
+  zone.addEventListener("drop", ({ dataTransfer }) => {
+    input.files = dataTransfer.files;
+    first();
+  });
 }
 
 /** The known items that are nearest to those of a row, below the name of their column. */
@@ -113,4 +117,4 @@ export function nearestKnown(nearest) {
 
 const known = ({ label, similarity, text: said, thumbnail }) => el("li", {},
   thumbnail ? el("img", { src: thumbnail, alt: `${said}, ${label}`, title: said }) : el("q", {}, said),
-  el("span", {}, el("strong", {}, label), ` similarity ${similarity.toFixed(2)}`));
+  el("span", {}, el("strong", {}, label), ` similarity ${similarity.toFixed(2).replace("-", "−")}`));
