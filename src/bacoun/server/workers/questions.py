@@ -12,7 +12,6 @@ from bacoun.server.dialects.formats import check_length, dump_json, read_rows, t
 from bacoun.server.jobs import Answer, Job
 from bacoun.server.workers.models import LoadedModel
 from bacoun.tabular.explanation import Explanation, Nearest
-from bacoun.web.errors import ApiError
 
 
 def _row(loaded: LoadedModel, job: Job) -> Answer:
