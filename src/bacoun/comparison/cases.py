@@ -16,7 +16,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import cross_val_predict
 
 from bacoun.tabular.encoding import TableEncoder, find_ids
-from bacoun.tabular.item_columns import ItemColumns
+from bacoun.tabular.items import ItemColumns
 from bacoun.tabular.splitting import find_groups, read_times, split
 from bacoun.uncertainty import auroc
 
@@ -229,7 +229,7 @@ def cases_of(
     are relative to `photo_folder`.
     """
     no_inputs = [name for name in (time, group) if name is not None]
-    items = ItemColumns.find(frame.drop(columns=[target, *no_inputs], errors="ignore"))
+    items = ItemColumns.find(frame, {target, *no_inputs})
     frame = items.without_unreadable(frame, photo_folder).reset_index(drop=True)
     times = None if time is None else read_times(frame, time)
     if group is not None:

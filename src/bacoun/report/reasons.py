@@ -39,14 +39,15 @@ def reasons(
     """
     shown = items or {}
     if explanation.reason == "ambiguous":
-        return [
-            _item(explanation, pull.column, pull.value, shown, words)
-            or Reason(
-                f"{pull.column} = {pull.value}", words, draw(columns[pull.column], pull.value)
-            )
-            for pull in explanation.pulls[:MAX_REPAIRS]
-            for words in [f"speaks for {pull.label} (log-odds {pull.log_odds:.2f})"]
-        ]
+        found = []
+        for pull in explanation.pulls[:MAX_REPAIRS]:
+            speaks = f"speaks for {pull.label} (log-odds {pull.log_odds:.2f})"
+            reason = Reason(f"{pull.column} = {pull.value}", speaks)
+            if columns[pull.column].embedding is None:
+                found.append(reason._replace(strip=draw(columns[pull.column], pull.value)))
+            else:
+                found.append(_with_items(reason, explanation, pull.column, shown))
+        return found
     repaired = explanation.surprises[: explanation.n_repairs or MAX_REPAIRS]
     surprises, found = {each.column: each for each in repaired}, []
     for unseen in explanation.unseen[:MAX_REPAIRS]:
@@ -55,32 +56,32 @@ def reasons(
         if unseen.column in columns and columns[unseen.column].embedding is None:
             expected = surprise and surprise.expected
             strip = draw(columns[unseen.column], unseen.value, expected)
-        found.append(Reason(str(unseen), _expected(surprise) if surprise else "", strip))
+        found.append(Reason(str(unseen), _expected(surprise) if surprise and strip else "", strip))
     if len(explanation.unseen) > MAX_REPAIRS:
         found.append(Reason(f"{len(explanation.unseen) - MAX_REPAIRS} more not seen in training"))
     for surprise in list(surprises.values())[: max(MAX_REPAIRS - len(found), 0)]:
-        column, value = surprise.column, surprise.value
-        unlike = f"surprise {nats(surprise.nats)}, compared with typical known ones"
-        if item := _item(explanation, column, value, shown, unlike):
-            found.append(item)
-            continue
+        column, words = surprise.column, f"{surprise.column} = {surprise.value}"
         if columns[column].embedding is None:
-            strip = draw(columns[column], value, surprise.expected)
-            found.append(Reason(f"{column} = {value}", _expected(surprise), strip))
+            strip = draw(columns[column], surprise.value, surprise.expected)
+            found.append(Reason(words, _expected(surprise), strip))
+        else:
+            meaning = f"surprise {nats(surprise.nats)}, compared with typical known ones"
+            found.append(_with_items(Reason(words, meaning), explanation, column, shown))
     return found
 
 
-def _item(
-    explanation: Explanation, column: str, value: str, items: Mapping[str, str], meaning: str
-) -> Reason | None:
-    """A text or photo beside the nearest known ones; None for another column, or a gap."""
+def _with_items(
+    reason: Reason, explanation: Explanation, column: str, items: Mapping[str, str]
+) -> Reason:
+    """The reason with the text or photo of the row, if it has any, and the nearest known ones."""
     nearest = [each for each in explanation.nearest if each.column == column]
-    if not nearest:
-        return None
-    is_photo, shown = nearest[0].kind == "photo", items.get(column, "")
-    words = value if is_photo or not shown else quoted(shown, _TEXT)
+    if not nearest or column not in items:
+        return reason
     known = tuple(map(_known, nearest))
-    return Reason(f"{column} = {words}", meaning, None, shown if is_photo else "", known)
+    if nearest[0].kind == "photo":
+        return reason._replace(photo=items[column], nearest=known)
+    words = f"{column} = {quoted(items[column], _TEXT)}"
+    return reason._replace(words=words, nearest=known)
 
 
 def _known(nearest: Nearest) -> Known:

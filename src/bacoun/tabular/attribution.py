@@ -19,7 +19,7 @@ from bacoun.engine.threads import independent_workers
 from bacoun.protocols import HasClassDensities
 from bacoun.tabular.encoding import TableEncoder
 from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Nearest, Pull, Surprise
-from bacoun.tabular.known_items import KnownItems
+from bacoun.tabular.items import KnownItems
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
 from bacoun.tabular.scored_rows import ScoredRows

@@ -15,7 +15,7 @@ from bacoun.columns.photo_files import data_uri
 from bacoun.deferral import DeferralRule
 from bacoun.posterior import Health
 from bacoun.tabular.encoding import TableEncoder
-from bacoun.tabular.known_items import KnownItems
+from bacoun.tabular.items import KnownItems
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.tabular.splitting import Split

@@ -5,7 +5,7 @@ categories. Its state is plain values, so that it can be stored in a model's JSO
 messages name the column, the row and the value.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ from bacoun.columns.profile import TableProfile
 from bacoun.columns.reading import listed
 from bacoun.columns.type_inference import find_kind, is_constant, is_id
 from bacoun.tabular.explanation import Unseen
-from bacoun.tabular.item_columns import ItemColumns
+from bacoun.tabular.items import ItemColumns
 
 
 class TableEncoder:
@@ -148,6 +148,25 @@ class TableEncoder:
         """For each of the columns, which of the features (D,) it is encoded as."""
         ends = np.cumsum([len(column.features) for column in self.columns_]).tolist()
         return [[*range(*bounds)] for bounds in zip([0, *ends[:-1]], ends, strict=True)]
+
+    def without_gaps(self, n_categories: Sequence[int] | None) -> list[int]:
+        """Numbers of categories of the features (D,), but -1 for those that only say "missing"."""
+        sizes = list(n_categories or [0] * len(self.feature_names_))
+        for column, where in zip(self.columns_, self.places, strict=True):
+            if column.gaps and not column.levels:
+                sizes[where[-1]] = -1
+        return sizes
+
+    def texts_and_photos(
+        self, frame: pd.DataFrame, features: np.ndarray
+    ) -> list[tuple[Column, np.ndarray, np.ndarray]]:
+        """Columns of texts and photos, with their cells (N,) and vectors (N, D) in a table."""
+        values, found = self.read(frame), []
+        for column, where in zip(self.columns_, self.places, strict=True):
+            if column.embedding is not None:
+                vectors = features[:, where[: len(column.embedding.center)]]
+                found.append((column, values[column.name], vectors))
+        return found
 
     def transform(self, frame: pd.DataFrame) -> np.ndarray:
         """Features (N, D), in float64, of a table with the same columns in any order."""

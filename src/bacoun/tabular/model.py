@@ -12,12 +12,11 @@ from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns.checks import Finding, check_table
 from bacoun.columns.column import Column
 from bacoun.columns.embedding import remember
-from bacoun.columns.frames import as_pandas, check_names, like, table_checksum
+from bacoun.columns.frames import as_pandas, like, table_checksum
 from bacoun.columns.profile import TableProfile
 from bacoun.columns.reading import listed
 from bacoun.deferral import DeferralRule
 from bacoun.encoders import Encoder, HasSpec
-from bacoun.engine.progress import progress_bars
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
 from bacoun.files.persistence import from_state, to_state
@@ -26,8 +25,7 @@ from bacoun.tabular.attribution import Explainer
 from bacoun.tabular.description import describe, made_now, summarize, typical_row
 from bacoun.tabular.encoding import TableEncoder
 from bacoun.tabular.explanation import Explanation, Nearest
-from bacoun.tabular.item_columns import Choice, ItemColumns
-from bacoun.tabular.known_items import KnownItems
+from bacoun.tabular.items import Choice, ItemColumns, KnownItems
 from bacoun.tabular.labels import read_labels
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
@@ -71,7 +69,7 @@ class TableModel:
     replacements: Replacements
     """What columns may be replaced by, to explain why a row is unfamiliar."""
     known: Mapping[str, KnownItems] = field(default_factory=dict)
-    """Up to 2,000 texts or photos of each column that has such, to show the nearest ones."""
+    """Up to 2,000 training items of each column of texts or photos, to show the nearest ones."""
 
     @classmethod
     def fit(
@@ -137,15 +135,14 @@ class TableModel:
         quick : bool
             Use settings for a first look: seconds instead of minutes.
         text : list of str or False, optional
-            Columns of free text, which an encoder turns into vectors. None: those that hold
-            sentences, mostly different ones. False: none, so that such columns are dropped as ids.
+            Columns of free text. None: those of sentences. False: none; they are dropped as ids.
         photos : list of str or False, optional
-            Columns of paths of photos, or of data URIs. None: those whose texts end in .jpg, .png
-            and so on. Rows with photos that cannot be read are left out, with a warning.
+            Columns of paths of photos, or of data URIs. None: those that end in .jpg, .png and so
+            on. Rows with photos that cannot be read are left out, with a warning.
         text_encoder, photo_encoder : str or Encoder
             A name of `bacoun.encoders.KINDS`, or an encoder with a `spec`, by which it is saved.
         photo_folder : path
-            Folder that paths of photos are relative to; "" is the current directory.
+            What paths of photos are relative to; "" is the current directory.
         classifier : BaCOUnClassifier, optional
             Your own settings, with a boundary; it is fitted in place. None: the default or the
             quick ones.
@@ -159,17 +156,10 @@ class TableModel:
         shares = {"calibration_share": calibration_share, "false_alarm": false_alarm}
         check_settings(random_state, max_error, **shares, confidence=confidence)
         frame, no_inputs = as_pandas(frame), split_columns(group, time)
-        check_names(frame)
-        inputs = frame.drop(columns=[target, *no_inputs], errors="ignore")
-        items = ItemColumns.find(inputs, text, photos, text_encoder, photo_encoder)
-        if items.kinds and sampled is not None:
-            raise ValueError(
-                f"texts and photos need all rows in memory; {listed(items.kinds)} "
-                "must be left out, by text=False and photos=False, or sample_rows raised."
-            )
-        folder = os.path.abspath(photo_folder)
-        with progress_bars(verbose) as bar_for:
-            frame = items.without_unreadable(frame, folder, bar_for)
+        folder, others = os.path.abspath(photo_folder), {target, *no_inputs}
+        encoders = {"text": text_encoder, "photo": photo_encoder}
+        items = ItemColumns.find(frame, others, {"photo": photos, "text": text}, encoders)
+        frame = items.without_unreadable(frame, folder, verbose)
         labels, table = read_labels(frame, target), frame.drop(columns=target)
         split = Split.of(
             table, labels, calibration_share, random_state, group, time, impute, sampled, items
@@ -200,7 +190,9 @@ class TableModel:
         facts |= {"impute": impute, "quick": quick, "data_digest": table_checksum(frame)}
         facts |= {} if sampled is None else sampled.facts
         rows = np.concatenate([points, features[~unseen]])
-        kept = _known_items(encoder, training, points, labels[split.train], random_state)
+        embedded = encoder.texts_and_photos(training, points)
+        items_kept = KnownItems.of_columns(embedded, labels[split.train], random_state)
+        sizes = encoder.without_gaps(classifier.n_categories_)
         profile, share = encoder.profile_, len(split.train) / facts["training_rows"]
         encoder.profile_ = replace(profile, hashed=profile.hashed * share)
         return cls(
@@ -211,9 +203,9 @@ class TableModel:
             facts=facts,
             made=made_now(),
             calibration=scored.calibration(),
-            neighborhood=Neighborhood.fit(rows, _sizes(classifier, encoder), random_state),
-            replacements=Replacements.fit(encoder, points, classes[split.train], kept),
-            known=kept,
+            neighborhood=Neighborhood.fit(rows, sizes, random_state),
+            replacements=Replacements.fit(encoder, points, classes[split.train], items_kept),
+            known=items_kept,
         )
 
     @property
@@ -341,28 +333,21 @@ class TableModel:
     @property
     def explainer(self) -> Explainer:
         """Explains rows by the parts of this model."""
-        return Explainer(
-            self.classifier,
-            self.encoder,
-            self.replacements,
-            self.neighborhood,
-            self.rule,
-            self.known,
-        )
+        fitted = self.classifier, self.encoder, self.replacements
+        return Explainer(*fitted, self.neighborhood, self.rule, self.known)
 
     def nearest(self, scored: ScoredRows) -> list[tuple[Nearest, ...]]:
         """The training texts and photos that are nearest to those of each scored row."""
         return self.explainer.nearest(scored)
 
     def located(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The table, with complete paths of photos, which no longer depend on the folder."""
+        """The table, with complete paths of photos."""
         return self.encoder.located(frame)
 
     def with_photos_in(self, folder: str | os.PathLike[str] | None) -> Self:
         """The same model, for which paths of photos are relative to `folder`.
 
-        None: photos must be data URIs, and paths are refused, so that nobody can make a service
-        read its files.
+        None: paths are refused, so that nobody can make a service read files; data URIs are not.
         """
         where = None if folder is None else os.path.abspath(folder)
         return replace(self, encoder=TableEncoder(self.profile, where))
@@ -413,29 +398,3 @@ class TableModel:
                 replacements=from_state(Replacements, content["replacements"]),
                 known=from_state(dict[str, KnownItems], content["known"]),
             )
-
-
-def _known_items(
-    encoder: TableEncoder,
-    training: pd.DataFrame,
-    points: np.ndarray,
-    labels: np.ndarray,
-    random_state: int,
-) -> dict[str, KnownItems]:
-    values = encoder.read(training)
-    return {
-        column.name: KnownItems.of(
-            column, values[column.name], points[:, where], labels, random_state
-        )
-        for column, where in zip(encoder.columns_, encoder.places, strict=True)
-        if column.embedding is not None
-    }
-
-
-def _sizes(classifier: BaCOUnClassifier, encoder: TableEncoder) -> list[int]:
-    """Number of categories of each feature: 0 if it is continuous, -1 if it only says "missing"."""
-    sizes = list(classifier.n_categories_ or [0] * len(encoder.feature_names_))
-    for column, where in zip(encoder.columns_, encoder.places, strict=True):
-        if column.gaps and not column.levels:
-            sizes[where[-1]] = -1
-    return sizes

@@ -8,7 +8,7 @@ import numpy as np
 
 from bacoun.base import FAR
 from bacoun.tabular.encoding import TableEncoder
-from bacoun.tabular.known_items import KnownItems
+from bacoun.tabular.items import KnownItems
 
 _RIDGE = 0.01  # of the variance, so that columns which are sums of others can be regressed
 _OUTSIDE = 0.5  # standard deviations beyond the range of training that count as outside

@@ -13,7 +13,7 @@ from bacoun.columns.cells import Cells
 from bacoun.columns.type_inference import find_kind
 from bacoun.deferral.checks import as_share
 from bacoun.tabular.encoding import TableEncoder, find_ids
-from bacoun.tabular.item_columns import ItemColumns
+from bacoun.tabular.items import ItemColumns
 
 _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of most identical rows
 
