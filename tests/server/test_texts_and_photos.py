@@ -12,16 +12,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image
 from tests.browser import CONTRAST, chromium
 
 from bacoun.columns.photo_files import data_uri
-from bacoun.tabular import TableModel
+from bacoun.tabular import TableModel, read_table
 
 JSON, CSV, ARROW = "application/json", "text/csv", "application/vnd.apache.arrow.stream"
 MOST_BYTES = 1_000_000  # of a body
-PAN = "a dull awful mess with terrible dialogue and a stupid boring plot in scene"
-PRAISE = "a wonderful warm film with great acting and a moving story in scene"
 
 
 def as_png(image):
@@ -30,14 +28,7 @@ def as_png(image):
     return file.getvalue()
 
 
-def picture(kind, seed):
-    """A dark "ellipse" or "rectangle" somewhere on a bright ground."""
-    rng = np.random.default_rng(seed)
-    image = Image.new("RGB", (64, 64), tuple(rng.integers(150, 256, 3)))
-    x, y, side = rng.integers(4, 24, 3)
-    box = x, y, x + side + 16, y + side + 16
-    getattr(ImageDraw.Draw(image), kind)(box, fill=tuple(rng.integers(0, 120, 3)))
-    return as_png(image)
+GOOD = as_png(Image.radial_gradient("L"))
 
 
 def as_cell(photo):
@@ -45,18 +36,15 @@ def as_cell(photo):
 
 
 @pytest.fixture(scope="module")
-def folder(fast, tmp_path_factory):
-    """Two models: "shapes" of a photo and a number, "reviews" of a text."""
-    folder, kinds = tmp_path_factory.mktemp("items"), ["ellipse", "rectangle"] * 30
-    photos = [as_cell(picture(kind, seed)) for seed, kind in enumerate(kinds)]
-    weights = np.random.default_rng(0).normal(5, 1, len(kinds)).round(2)
-    shapes = pd.DataFrame({"photo": photos, "weight": weights, "shape": kinds})
-    texts = [f"{text} {scene}" for scene in range(30) for text in (PAN, PRAISE)]
-    reviews = pd.DataFrame({"review": texts, "verdict": ["pan", "praise"] * 30})
-    shapes_model = TableModel.fit(shapes, "shape", classifier=fast(), photos=["photo"], text=False)
-    reviews_model = TableModel.fit(reviews, "verdict", classifier=fast(), text=["review"])
-    shapes_model.save(folder / "shapes")
-    reviews_model.save(folder / "reviews")
+def folder(fast, shapes, ticket_model, tmp_path_factory):
+    """Two models: "shapes" of a photo and a number, "tickets" of a text and others."""
+    folder = tmp_path_factory.mktemp("items")
+    table = read_table(shapes)
+    table = table[~table["photo"].str.contains("broken|empty")].reset_index(drop=True)
+    table["weight"] = np.random.default_rng(0).normal(5, 1, len(table)).round(2)
+    model = TableModel.fit(table, "class", photo_folder=shapes, classifier=fast())
+    model.save(folder / "shapes")
+    ticket_model.save(folder / "tickets")
     return folder
 
 
@@ -81,11 +69,10 @@ def model(folder):
 
 
 @pytest.fixture(scope="module")
-def known(model):
-    """A rectangle of training, of which others were held out for calibration."""
-    photos = [picture("rectangle", seed) for seed in range(1, 20, 2)]
-    (scored,) = model.score_rows([pd.DataFrame({"photo": map(as_cell, photos), "weight": 5.0})])
-    return photos[np.argmax([nearest[0].similarity for nearest in model.nearest(scored)])]
+def known(model, shapes):
+    """A photo of training: the first disc that was not held out for calibration."""
+    (name, *_) = sorted(name for name in model.known["photo"].texts if name.startswith("disc"))
+    return (shapes / "disc" / name).read_bytes()
 
 
 def as_arrow(columns):
@@ -135,7 +122,7 @@ def send(client, way, columns, query=""):
 def sources(tmp_path_factory):
     """Where a photo is that this process, and so the server, can read."""
     path = tmp_path_factory.mktemp("secret") / "secret.png"
-    path.write_bytes(picture("ellipse", 100))
+    path.write_bytes(GOOD)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/secret.png"
@@ -160,9 +147,8 @@ def test_no_client_makes_the_server_read_a_file(client, model, sources, way, kin
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "check"])
-def test_photos_are_scored_as_by_the_library_in_every_dialect(client, model, way):
-    photos = [as_cell(picture(kind, 200 + k)) for k, kind in enumerate(["ellipse", "rectangle"])]
-    columns = {"photo": photos, "weight": [5.0, 5.5]}
+def test_photos_are_scored_as_by_the_library_in_every_dialect(client, model, known, way):
+    columns = {"photo": [as_cell(known), as_cell(GOOD)], "weight": [5.0, 5.5]}
     answer = send(client, way, columns)
     assert answer.status_code == 200, answer.text
     expected = model.score(pd.DataFrame(columns))["total"]
@@ -183,22 +169,21 @@ def upload(client, photo, **columns):
     return client.post("/v1/models/shapes/photos", content=photo, headers=headers, params=columns)
 
 
-def test_a_photo_is_a_body_and_its_answer_that_of_a_table(client):
-    photo = picture("ellipse", 300)
-    answer = upload(client, photo, weight="50")
-    row = {"photo": as_cell(photo), "weight": 50}
+def test_a_photo_is_a_body_and_its_answer_that_of_a_table(client, known):
+    answer = upload(client, known, weight="50")
+    row = {"photo": as_cell(known), "weight": 50}
     table = client.post("/v1/models/shapes/predict?because=true", json={"rows": [row]})
     assert answer.json() == table.json()
     (found,) = answer.json()["rows"]
     assert found["reason"] == "unfamiliar"
     assert found["because"].startswith("weight = 50")
-    assert [each["label"] for each in found["nearest"]] == ["ellipse"] * 3
+    assert [each["label"] for each in found["nearest"]] == ["disc"] * 3
     similarities = [each["similarity"] for each in found["nearest"]]
     assert similarities == sorted(similarities, reverse=True)
     shown = base64.b64decode(
         found["nearest"][0]["thumbnail"].removeprefix("data:image/jpeg;base64,")
     )
-    assert Image.open(io.BytesIO(shown)).size == (64, 64)
+    assert Image.open(io.BytesIO(shown)).size == (40, 40)
 
 
 def test_a_known_photo_is_accepted_and_nearest_to_itself(client, known):
@@ -214,13 +199,13 @@ def test_a_known_photo_is_accepted_and_nearest_to_itself(client, known):
         ("shapes/photos", "image/png", 422, "it lacks 'weight'"),
         ("shapes/photos?weigth=5", "image/png", 422, "'weigth' is not a column"),
         ("shapes/photos?weight=5", "application/pdf", 415, "must be image/jpeg or"),
-        ("reviews/photos", "image/png", 422, "one column of photos"),
+        ("tickets/photos", "image/png", 422, "one column of photos"),
         ("nothing/photos", "image/png", 404, "no model of that name"),
     ],
 )
 def test_what_is_no_upload_is_refused(client, path, media_type, status, said):
     headers = {"Content-Type": media_type}
-    answer = client.post(f"/v1/models/{path}", content=picture("ellipse", 1), headers=headers)
+    answer = client.post(f"/v1/models/{path}", content=GOOD, headers=headers)
     assert answer.status_code == status
     assert said in answer.json()["error"]
 
@@ -238,7 +223,6 @@ def png_of(width, height):
     return b"\x89PNG\r\n\x1a\n" + parts
 
 
-GOOD = picture("rectangle", 400)
 BAD = {
     "it is empty": b"",
     "it is none of JPEG": b"%PDF-1.7 renamed",
@@ -282,17 +266,19 @@ def test_photos_count_as_bytes_of_the_body(client):
     assert upload(client, noise * 2, weight="5").status_code == 413
 
 
-def test_deferred_rows_tell_the_nearest_known_texts(client):
-    rows = [{"review": text} for text in (f"{PAN} 7", "steel prices rose by four percent", None)]
-    path = "/v1/models/reviews/predict?because=true"
+def test_deferred_rows_tell_the_nearest_known_texts(client, tickets, ticket_model):
+    typical = ticket_model.typical_row()
+    texts = typical["ticket"], "Steel prices rose by four percent", None
+    rows = [typical | {"ticket": text} for text in texts]
+    path = "/v1/models/tickets/predict?because=true"
     known, strange, gap = client.post(path, json={"rows": rows}).json()["rows"]
     assert (known["decision"], known["nearest"], gap["nearest"]) == ("accept", [], [])
     assert "unlike the known texts" in strange["because"]
     assert len(strange["nearest"]) == 3
     for each in strange["nearest"]:
-        assert each["text"].startswith({"pan": PAN, "praise": PRAISE}[each["label"]])
+        assert each["label"] in tickets["team"][tickets["ticket"] == each["text"]].tolist()
         assert (each["kind"], each["thumbnail"]) == ("text", None)
-    plain = client.post("/v1/models/reviews/predict", json={"rows": rows}).json()["rows"]
+    plain = client.post("/v1/models/tickets/predict", json={"rows": rows}).json()["rows"]
     assert not any("nearest" in row for row in plain)
 
 
@@ -309,11 +295,14 @@ def test_only_json_rows_have_the_nearest(client):
     assert kinds == {"photo": "BYTES", "weight": "FP64"}
 
 
-@pytest.mark.parametrize("text", ["\0", "x" * 500_000, "\u202e" * 100, "<script>"])
-def test_any_text_is_scored(client, text):
-    body = json.dumps({"rows": [{"review": text}]})
-    headers = {"Content-Type": JSON}
-    answer = client.post("/v1/models/reviews/predict?because=true", content=body, headers=headers)
+@pytest.mark.parametrize(
+    "text",
+    ["\0", "x" * 500_000, "\u202e" * 100, "<script>"],
+    ids=["nul", "long", "overrides", "markup"],
+)
+def test_any_text_is_scored(client, ticket_model, text):
+    rows = [ticket_model.typical_row() | {"ticket": text}]
+    answer = client.post("/v1/models/tickets/predict?because=true", json={"rows": rows})
     assert answer.status_code == 200, answer.text
     assert answer.json()["rows"][0]["decision"] == "defer"
 
@@ -366,15 +355,15 @@ def test_a_dropped_photo_is_shown_with_its_decision_and_neighbors(
     browser.until(ANSWERED)
     drop(browser, "#form .drop", "new.png", known)
     nearest = "[...document.querySelectorAll('#nearest img')]"
-    browser.until(f"{nearest}[0]?.alt.endsWith('rectangle')")
+    browser.until(f"{nearest}[0]?.alt.endsWith('disc')")
     browser.until("document.querySelector('#nearest .known').textContent.includes('1.00')")
     pictures = "[...document.querySelectorAll('#form img, #nearest img')]"
     assert (
-        browser.until(f"{pictures}.every((each) => each.naturalWidth === 64) && {pictures}.length")
+        browser.until(f"{pictures}.every((each) => each.naturalWidth === 40) && {pictures}.length")
         == 4
     )
     assert browser.run("document.querySelector('#form img').alt") == "new.png"
-    assert browser.run("document.querySelector('#verdict .decision').textContent") == "rectangle"
+    assert browser.run("document.querySelector('#verdict .decision').textContent") == "disc"
     assert browser.run("location.search") == "?weight=6"  # all but the photo
     check_readable(browser, width)
 
@@ -388,8 +377,10 @@ def test_a_dropped_photo_is_shown_with_its_decision_and_neighbors(
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1200, "dark"), (390, "light")])
-def test_a_text_is_changed_and_the_nearest_known_ones_are_quoted(server, browser, width, theme):
-    browser.visit(f"{server.address}/models/reviews", width=width, theme=theme)
+def test_a_text_is_changed_and_the_nearest_known_ones_are_quoted(
+    server, browser, tickets, width, theme
+):
+    browser.visit(f"{server.address}/models/tickets", width=width, theme=theme)
     browser.until(ANSWERED)
     browser.run(
         "(() => { const area = document.querySelector('#form textarea');"
@@ -397,10 +388,10 @@ def test_a_text_is_changed_and_the_nearest_known_ones_are_quoted(server, browser
         "area.dispatchEvent(new Event('input')); })()"
     )
     browser.until("document.querySelector('#verdict .tag').textContent === 'defer'")
-    assert browser.run("new URLSearchParams(location.search).get('review')").startswith("Steel")
+    assert browser.run("new URLSearchParams(location.search).get('ticket')").startswith("Steel")
     quotes = browser.run("[...document.querySelectorAll('#nearest q')].map((q) => q.textContent)")
     assert len(quotes) == 3
-    assert all(quote.startswith((PAN, PRAISE)) for quote in quotes)
+    assert set(quotes) <= set(tickets["ticket"])
     assert "similarity" in browser.run("document.querySelector('#nearest li').textContent")
     assert (
         browser.run("document.querySelector('.blamed small').textContent")
@@ -408,5 +399,5 @@ def test_a_text_is_changed_and_the_nearest_known_ones_are_quoted(server, browser
     )
     assert "nearest known" not in browser.run("document.getElementById('verdict').textContent")
     check_readable(browser, width)
-    browser.visit(server.address + "/models/reviews" + browser.run("location.search"), width=width)
+    browser.visit(server.address + "/models/tickets" + browser.run("location.search"), width=width)
     browser.until("document.querySelector('#form textarea')?.value.startsWith('Steel')")
