@@ -367,6 +367,10 @@ def test_a_dropped_photo_is_shown_with_its_decision_and_neighbors(
     assert browser.run("location.search") == "?weight=6"  # all but the photo
     check_readable(browser, width)
 
+    drop(browser, "#form .drop", "wide.png", as_png(Image.new("L", (900, 200))))
+    browser.until("document.querySelector('#verdict .tag').textContent === 'defer'")
+    browser.until("document.querySelector('#form img').naturalWidth === 900")
+    check_readable(browser, width)
     drop(browser, "#form .drop", "broken.png", BAD["it is damaged"])
     browser.until("document.querySelector('#verdict').textContent.includes('cannot be read')")
     assert browser.run("document.querySelector('.blamed [data-column]').dataset.column") == "photo"
