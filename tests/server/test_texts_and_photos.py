@@ -16,6 +16,10 @@ from PIL import Image
 from tests.browser import CONTRAST, chromium
 
 from bacoun.columns.photo_files import data_uri
+from bacoun.server.jobs import Job
+from bacoun.server.settings import Settings
+from bacoun.server.workers.batches import BatchScorer
+from bacoun.server.workers.catalog import Catalog
 from bacoun.tabular import TableModel, read_table
 
 JSON, CSV, ARROW = "application/json", "text/csv", "application/vnd.apache.arrow.stream"
@@ -254,6 +258,14 @@ def test_many_large_pictures_in_small_files_are_refused_together(client, way):
     assert "may have 250000000 pixels; these have 270000000" in answer.json()["error"]
     if way == "JSON":
         assert send(client, way, {"photo": [bomb], "weight": [5.0]}).status_code == 200
+
+
+def test_large_pictures_that_wait_together_are_not_all_decoded(folder):
+    asked, options = Catalog.of([folder])["shapes"], {"values": {"weight": "5"}}
+    bodies = [png_of(10_000, 9_000)] * 3 + [GOOD]
+    jobs = [Job("photos", asked, body, "image/png", options) for body in bodies]
+    answers = BatchScorer(Settings()).answer(jobs)
+    assert [answer.status for answer in answers] == [200, 200, 503, 200]
 
 
 def test_photos_count_as_bytes_of_the_body(client):

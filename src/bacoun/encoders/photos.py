@@ -79,9 +79,11 @@ def unreadable_photos(sources: Sequence[Any]) -> dict[int, str]:
 
 
 def count_pixels(source: Any) -> int:
-    """How many pixels a photo has by its header, which alone is read; 0 if it cannot be."""
-    with suppress(Exception), _opened(photo_bytes(source), source) as image:
-        return image.width * image.height
+    """How many pixels a photo has, by its header; 0 if it will not be read."""
+    with warnings.catch_warnings(), suppress(Exception):
+        warnings.simplefilter("ignore")
+        with _opened(photo_bytes(source), source) as image:
+            return image.width * image.height
     return 0
 
 

@@ -37,12 +37,18 @@ class BatchScorer:
             return [Answer.refusal(503, f"the model cannot be loaded: {error}")] * len(jobs)
         answers: dict[int, Answer] = {}
         requests: dict[int, ScoringRequest] = {}
+        most = pixels_left = self.limits.photo_pixels
         for place, job in enumerate(jobs):
             try:
                 if job.kind in QUESTIONS:
                     answers[place] = QUESTIONS[job.kind](loaded, job)
                 else:
-                    requests[place] = self._read(loaded, job)
+                    request = self._read(loaded, job)
+                    n_pixels = loaded.count_pixels(request.rows, most)
+                    if n_pixels > pixels_left:
+                        raise ApiError(503, "the server is busy with photos; try again later.")
+                    pixels_left -= n_pixels
+                    requests[place] = request
             except Exception as error:
                 answers[place] = _refusal(error)
         answers |= _scored(loaded, requests)
@@ -53,7 +59,6 @@ class BatchScorer:
         if request.because:
             check_length(request.rows, self.limits.explained_rows, "a request with because=true")
         check_length(request.rows, self.limits.rows)
-        loaded.check_photos(request.rows, self.limits.photo_pixels)
         return request
 
 

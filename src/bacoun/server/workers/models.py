@@ -58,17 +58,21 @@ class LoadedModel:
             raise ApiError(422, f"'{unknown[0]}' is not a column of this model.")
         return {name: None if value == "" else value for name, value in given.items()}
 
-    def check_photos(self, rows: Rows, most_pixels: int) -> None:
-        """Refuse photos that take too long to decode: a small file may hold a large picture."""
+    def count_pixels(self, rows: Rows, most: int) -> int:
+        """Pixels of all photos, refused if it takes too long to decode them.
+
+        The file of a large picture may be small.
+        """
         names = [each.name for each in self.model.columns if each.kind == "photo"]
         cells = [str(cell) for name in names if name in rows for cell in rows[name]]
         n_pixels = sum(count_pixels(cell) for cell in cells if cell.startswith("data:"))
-        if n_pixels > most_pixels:
+        if n_pixels > most:
             raise ApiError(
                 413,
-                f"the photos of a request may have {most_pixels} pixels; these have {n_pixels}. "
+                f"the photos of a request may have {most} pixels; these have {n_pixels}. "
                 "Send fewer at once, or smaller ones.",
             )
+        return n_pixels
 
 
 def _column(column: Column, typical: Any) -> dict[str, Any]:

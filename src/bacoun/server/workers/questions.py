@@ -61,7 +61,7 @@ def _plain(explanation: Explanation) -> dict[str, Any]:
 def _check(loaded: LoadedModel, job: Job) -> Answer:
     rows = read_rows(job.body, job.media_type)
     check_length(rows, job.options["max_rows"])
-    loaded.check_photos(rows, job.options["max_pixels"])
+    loaded.count_pixels(rows, job.options["max_pixels"])
     frame = rows if isinstance(rows, pd.DataFrame) else to_frame(rows)
     findings = loaded.model.check(frame)
     return Answer(dump_json({"rows": len(frame), "findings": list(map(asdict, findings))}))
