@@ -50,8 +50,8 @@ class Backend:
 
     async def prepare(self) -> None:
         """Have every model loaded and its typical row scored; say which cannot be."""
-        names, options = self.catalog.names(), {"values": {}}
-        jobs = [Job("row", self.catalog[name], options=options) for name in names]
+        typical = {"values": dict[str, str]()}
+        jobs = [Job("row", self.catalog[name], options=typical) for name in self.catalog.names()]
         answers = [await self.pool.ask(job, FIRST_SECONDS) for job in jobs]
         self.is_prepared = True
         for answer in answers:

@@ -60,7 +60,7 @@ function number(column, cell, id) {
 function sentences({ name }, cell, id) {
   cell.classList.add("wide");
   cell.append(el("textarea", { id, rows: 7, "data-column": name }));
-  return "a text";
+  return "";
 }
 
 function photo({ name }, cell, id) {
