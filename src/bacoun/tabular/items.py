@@ -15,7 +15,7 @@ from bacoun.columns.frames import check_names
 from bacoun.columns.photo_files import content_digest, located, short_name
 from bacoun.columns.reading import listed
 from bacoun.columns.type_inference import is_free_text, is_photos
-from bacoun.encoders import Encoder, HasSpec, as_encoder, thumbnail
+from bacoun.encoders import Encoder, HasSpec, MissingPackageError, as_encoder, thumbnail
 from bacoun.engine.progress import progress_bars
 from bacoun.tabular.explanation import Nearest
 
@@ -25,6 +25,8 @@ Choice = Sequence[str] | bool | None
 DEFAULT_CHOICES: Mapping[Kind, Choice] = {"photo": None, "text": None}
 DEFAULT_ENCODERS = {"photo": "efficientnet-lite0", "text": "minilm"}
 
+_PLURAL = {"text": "free text", "photo": "photos"}
+_LEFT_OUT = {"text": "text=False, --no-text", "photo": "photos=False, --no-photos"}
 _FOUND = {"text": is_free_text, "photo": is_photos}
 _NAMED = 5  # photos in a note
 
@@ -85,8 +87,14 @@ class ItemColumns:
                 cells = np.array(paths, dtype=object)
                 frame = frame.assign(**{name: cells})
             rows = np.flatnonzero(~pd.isna(cells))
-            with progress_bars(verbose) as bar_for:
-                _, reasons = embed(self.encoders[name], cells[rows].tolist(), bar_for(name))
+            try:
+                with progress_bars(verbose) as bar_for:
+                    _, reasons = embed(self.encoders[name], cells[rows].tolist(), bar_for(name))
+            except MissingPackageError as error:
+                raise MissingPackageError(
+                    f"'{name}' holds {_PLURAL[kind]}, but {error} Or leave them out ("
+                    f"{_LEFT_OUT[kind]})."
+                ) from error
             left[rows[[*reasons]]] = False
             unreadable += [f"'{short_name(cells[rows[i]])}' {why}" for i, why in reasons.items()]
         if not unreadable:
@@ -96,7 +104,7 @@ class ItemColumns:
         if not left.any():
             raise ValueError(
                 f"the photos must be readable, relative to '{folder or '.'}'; none is: {told}. "
-                "Correct the paths, or leave photos out (photos=False, --no-photos)."
+                "Correct the paths, or leave them out (photos=False, --no-photos)."
             )
         warnings.warn(f"photos that cannot be read are left out: {told}.", stacklevel=3)
         return frame[left]
