@@ -224,8 +224,10 @@ class Explainer:
                 continue
             nothing = column.embedding.center  # in place of a gap, or of what cannot be read
             vectors = scored.features[:, where[: len(nothing)]]
-            for row in np.flatnonzero((vectors != nothing).any(axis=1)).tolist():
-                found[row] += self.known[column.name].nearest(vectors[row : row + 1])[0]
+            rows = np.flatnonzero((vectors != nothing).any(axis=1))
+            nearest = self.known[column.name].nearest(vectors[rows])
+            for row, items in zip(rows.tolist(), nearest, strict=True):
+                found[row] += items
         return found
 
     def _log_odds(self, rows: np.ndarray, order: np.ndarray) -> np.ndarray:

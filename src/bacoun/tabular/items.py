@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -204,12 +205,16 @@ class KnownItems:
 
         More columns, such as one for gaps, are ignored.
         """
-        similarity = _unit(vectors[:, : self.vectors.shape[1]]) @ _unit(self.vectors).T
+        similarity = _unit(vectors[:, : self.vectors.shape[1]]) @ self._units.T
         order = np.argsort(-similarity, axis=1, kind="stable")[:, :number]
         return [
             tuple(self._item(int(place), float(row[place])) for place in places)
             for row, places in zip(similarity, order, strict=True)
         ]
+
+    @cached_property
+    def _units(self) -> np.ndarray:
+        return _unit(self.vectors)
 
     def decode(self, features: np.ndarray) -> str:
         """The text, or the name of the photo, that features (d,) are most similar to."""
