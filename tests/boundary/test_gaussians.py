@@ -94,3 +94,10 @@ def test_the_state_rebuilds_them():
     for name, scores in gaussians.unfamiliarity(points).items():
         assert torch.equal(again.unfamiliarity(points)[name], scores)
     assert again.n_components == 5
+
+
+def test_components_of_all_directions_leave_out_nothing_not_even_rounding_errors():
+    points, labels = clouds(60, 3)
+    gaussians = ClassGaussians(3).fit(points, labels)
+    for views in (gaussians.unfamiliarity(1e3 * points), gaussians.cross_fitted(points, labels)):
+        assert (views["residual"] == 0).all()

@@ -1,5 +1,6 @@
 """Texts and photos on the command line, from a folder or a file to a scored file."""
 
+import base64
 import json
 
 import pandas as pd
@@ -59,6 +60,21 @@ def test_a_folder_of_photos_is_fitted_scored_checked_and_reported(run, folder, s
     page = (tmp_path / "page.html").read_text()
     assert page.count("data:image/jpeg;base64,") > 4
     assert "nearest known" in page
+
+
+def test_a_folder_without_classes_is_scored_but_not_fitted(run, tmp_path):
+    said = run("fit", "new", "--out", tmp_path / "model", code=2)
+    assert "must have a subfolder of photos for each class; 'noise.png' is in none" in said.err
+
+
+def test_a_table_of_data_uris_is_scored(run, folder, shapes, tmp_path):
+    noise = Image.effect_noise((500, 500), 200)  # larger than what csv reads by itself
+    noise.save(tmp_path / "noise.png")
+    uri = base64.b64encode((tmp_path / "noise.png").read_bytes()).decode()
+    (tmp_path / "new.csv").write_text(f"photo\n'data:image/png;base64,{uri}'\n".replace("'", '"'))
+    assert len(uri) > 131_072
+    answer = json.loads(run("predict", "shapes", tmp_path / "new.csv", "--json").out)
+    assert answer["because"].startswith("photo = a photo (unlike the known photos")
 
 
 def test_the_labels_of_a_folder_are_its_subfolders(run, shapes, tmp_path):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
+from bacoun.files.checkpoint import Checkpoint
 from bacoun.many.cluster import Engine
 from bacoun.many.out_of_core import FeatureSource
 from bacoun.posterior import Laplace
@@ -126,6 +127,7 @@ def test_features_are_computed_once_and_not_again_after_an_interruption(
             fit_files(pattern, "label", classifier=fast(), **options)
     fit_files(pattern, "label", classifier=fast(), **options)
     assert len(made) == 8  # row groups
+    Checkpoint(options["checkpoint"]).clear()  # and close its lock
 
 
 def test_few_rows_are_fitted_as_a_table_in_memory(fast, pattern):

@@ -1,6 +1,7 @@
 """Texts and photos in tables: found, encoded, scored, explained by what is nearest, and saved."""
 
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import pytest
 from bacoun.columns import embedding
 from bacoun.columns.embedding import encoder_of
 from bacoun.columns.photo_files import data_uri
-from bacoun.encoders import MiniLM, TorchModel, thumbnail
+from bacoun.encoders import MiniLM, MissingPackageError, TorchModel, encoder, thumbnail
 from bacoun.tabular import TableModel, fit_files, read_table
 
 GERMAN = "Der schnelle braune Fuchs springt ueber den faulen Hund und schlaeft dann ein."
@@ -189,6 +190,19 @@ def test_an_encoder_without_a_spec_is_refused(small):
         small(text_encoder=NoSpec())
 
 
+def test_a_missing_extra_is_named_with_the_way_out(small, monkeypatch):
+    def not_installed(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(encoder, "distribution", not_installed)
+    monkeypatch.setenv("BACOUN_CACHE", "/dev/null/none")
+    with pytest.raises(
+        MissingPackageError, match=r"'ticket' holds free text, but .*bacoun\[text\]"
+    ):
+        small(text_encoder="minilm")
+    assert "ticket" not in kinds(small(text=False))
+
+
 def test_more_rows_than_memory_refuse_texts(tickets, tmp_path):
     tickets.to_parquet(tmp_path / "a.parquet", row_group_size=30)
     with pytest.raises(ValueError, match="texts and photos need all rows in memory"):
@@ -220,7 +234,7 @@ def test_a_photo_that_cannot_be_read_is_unfamiliar_and_named(shape_model, shapes
     for why, name in zip(explanations, ("broken.png", "such.png", "empty.jpg"), strict=True):
         assert why.reason == "unfamiliar"
         assert str(why).startswith(f"photo = {name} (cannot be read: it ")
-        assert why.nearest == ()
+        assert why.nearest == why.surprises == ()
 
 
 def test_the_nearest_known_photos_have_names_and_pictures(shape_model, shapes):

@@ -109,7 +109,7 @@ def fit(
     text_columns = _choice(text, no_text, "--text COLUMN or --no-text")
     photo_columns = _choice(photo, no_photos, "--photo COLUMN or --no-photos")
     data = _read(train, wants_workers=(workers or scheduler) is not None)
-    target = target or _target_of(train)
+    target = target or _target_of(train, data)
 
     from bacoun.columns.photo_files import folder_of
     from bacoun.files.checkpoint import Checkpoint
@@ -177,12 +177,18 @@ def _choice(names: list[str] | None, is_forbidden: bool, options: str) -> list[s
     return False if is_forbidden else names
 
 
-def _target_of(train: str) -> str:
+def _target_of(train: str, data: Any) -> str:
     """The column with the labels, if the user names none."""
     if not Path(train).is_dir():
         raise typer.BadParameter("Missing option '--target': the column with the labels.")
-    from bacoun.columns.photo_files import CLASS
+    from bacoun.columns.photo_files import CLASS, PHOTO
 
+    if CLASS not in data:
+        outside = next(name for name in data[PHOTO] if "/" not in name)
+        raise ValueError(
+            f"'{train}' must have a subfolder of photos for each class; '{outside}' is in none. "
+            "Move it to one."
+        )
     return CLASS
 
 

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 import pandas as pd
@@ -61,10 +60,13 @@ def folder_of(table: str | os.PathLike[str]) -> str:
 def photo_table(folder: str | os.PathLike[str]) -> pd.DataFrame:
     """The photos in a folder and its subfolders, as a table of paths relative to it, sorted.
 
-    If all are in subfolders, the column "class" names the first subfolder of each.
+    If all are in subfolders, the column "class" names the first subfolder of each. What is hidden,
+    by a dot, is left out.
     """
     root = Path(folder)
-    paths = sorted(_visible(path.relative_to(root) for path in root.rglob("*") if path.is_file()))
+    files = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    photos = (path for path in files if is_photo(path.name))
+    paths = sorted(path for path in photos if not any(map(_is_hidden, path.parts)))
     if not paths:
         raise ValueError(
             f"'{root}' is a folder, which must hold photos, such as .jpg or .png files; it has "
@@ -76,6 +78,5 @@ def photo_table(folder: str | os.PathLike[str]) -> pd.DataFrame:
     return table
 
 
-def _visible(paths: Iterable[Path]) -> Iterable[Path]:
-    is_hidden = lambda path: any(part.startswith(".") for part in path.parts)  # noqa: E731
-    return (path for path in paths if is_photo(path.name) and not is_hidden(path))
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".")

@@ -25,6 +25,8 @@ from bacoun.columns.photo_files import photo_table
 TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET = (".parquet",)
 
+csv.field_size_limit(100_000_000)  # a photo as a data URI is one field
+
 # The missing values of pandas, spelled out so that they are the same in every version.
 # fmt: off
 MISSING = frozenset(

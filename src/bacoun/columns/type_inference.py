@@ -27,7 +27,7 @@ _MOSTLY_PHOTOS = 0.9
 _MOSTLY_DISTINCT = 0.5
 _FEWEST_WORDS = 4  # of most free texts
 _MOST_CAPITALS = 0.6  # share of words with a capital; names of people and things have more
-_LOOKED_AT = 1000  # texts
+_LOOKED_AT = 5000  # rows, from all over the table
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _MOSTLY_NUMERIC = 0.9  # a text column with so many numbers was meant to be numeric
 
@@ -64,14 +64,17 @@ def is_free_text(column: pd.Series) -> bool:
     present = _present_text(column)
     if len(present) < _MIN_ROWS_FOR_IDS or len(set(present)) < _MOSTLY_DISTINCT * len(present):
         return False
-    words = [_WORD.findall(text) for text in present[:: -(-len(present) // _LOOKED_AT)]]
+    words = [_WORD.findall(text) for text in present]
     capitals = np.mean([word.istitle() for each in words for word in each] or [1.0])
     is_long = np.median([*map(len, words)]) >= _FEWEST_WORDS
-    return bool(is_long and capitals <= _MOST_CAPITALS and not _is_dates(present[:_LOOKED_AT]))
+    return bool(is_long and capitals <= _MOST_CAPITALS and not _is_dates(present))
 
 
 def _present_text(column: pd.Series) -> np.ndarray:
-    return as_text(column[~is_missing(column)]) if is_text(column) else np.empty(0, dtype=object)
+    if not is_text(column) or column.empty:
+        return np.empty(0, dtype=object)
+    some = column.iloc[:: -(-len(column) // _LOOKED_AT)]
+    return as_text(some[~is_missing(some)])
 
 
 def is_constant(column: pd.Series) -> bool:

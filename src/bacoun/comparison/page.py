@@ -1,7 +1,6 @@
 """The page of a comparison: one HTML file that needs nothing else."""
 
 import os
-from pathlib import Path
 
 from bacoun.comparison.cases import SYNTHETIC
 from bacoun.comparison.summary import HIDDEN_BELOW, Summary
@@ -37,6 +36,5 @@ def render_page(summary: Summary, names: dict[str, str]) -> str:
 
 def write_page(summary: Summary, names: dict[str, str], path: str | os.PathLike[str]) -> None:
     """Write the page to a file, completely or not at all."""
-    content = render_page(summary, names).encode()
-    with atomic_write(Path(path)) as file:
-        file.write(content)
+    with atomic_write(path) as file:
+        file.write(render_page(summary, names).encode())

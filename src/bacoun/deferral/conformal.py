@@ -6,7 +6,6 @@ If a new point is exchangeable with the N calibration points, its rank among the
 """
 
 import math
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,7 +36,8 @@ def conformal_threshold(scores: ArrayLike, false_alarm: float) -> float:
     (19.0, inf)
     """
     known = as_scores("scores", scores, infinite=True)
-    return _conformal_quantile(known, 1 - as_share("false_alarm", false_alarm))
+    rank = math.ceil((len(known) + 1) * (1 - as_share("false_alarm", false_alarm)))
+    return float(np.sort(known)[rank - 1]) if rank <= len(known) else math.inf
 
 
 def fewest_scores(false_alarm: float) -> int:
@@ -97,7 +97,7 @@ def prediction_set_threshold(probabilities: ArrayLike, labels: ArrayLike, covera
             f"probabilities; got {truth.max()}. Use the order of classes_."
         )
     scores = as_scores("labels", 1 - table[np.arange(len(table)), truth])
-    return _conformal_quantile(scores, as_share("coverage", coverage))
+    return conformal_threshold(scores, float(1 - as_share("coverage", coverage)))
 
 
 def prediction_sets(probabilities: ArrayLike, threshold: float) -> np.ndarray:
@@ -106,9 +106,3 @@ def prediction_sets(probabilities: ArrayLike, threshold: float) -> np.ndarray:
     Of `probabilities` (N, K); `prediction_set_threshold` gives the threshold. Sets may be empty.
     """
     return 1 - checks.as_probabilities(probabilities) <= threshold
-
-
-def _conformal_quantile(scores: np.ndarray, level: Fraction) -> float:
-    """The ceil((N + 1) level)-th smallest score; infinite if that rank is N + 1."""
-    rank = math.ceil((len(scores) + 1) * level)
-    return float(np.sort(scores)[rank - 1]) if rank <= len(scores) else math.inf

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import fsspec
 import pandas as pd
@@ -21,9 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 from bacoun.columns.reading import open_parquet, rows_per_chunk, stream_parquet
 from bacoun.columns.writing import parquet_writer
 from bacoun.files.atomic import atomic_write
-
-if TYPE_CHECKING:
-    from bacoun.many.scorer import Scorer
+from bacoun.many.scorer import Scorer
 
 FORMAT = 1  # of the parts; another one gives them other names
 SUFFIX = ".parquet"
@@ -83,7 +81,7 @@ def survey_file(file: str) -> list[FileSurvey]:
 class PartWriter:
     """Scores row groups and writes each as a part to a folder."""
 
-    scorer: "Scorer"
+    scorer: Scorer
     out: str  # address of the folder, which exists
 
     def name(self, group: RowGroup) -> str:

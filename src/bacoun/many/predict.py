@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,9 +24,7 @@ from bacoun.many.parts import (
     remove_unfinished,
     survey_file,
 )
-
-if TYPE_CHECKING:
-    from bacoun.many.scorer import Scorer
+from bacoun.many.scorer import Scorer
 
 SUMMARY = "summary.json"
 _MOST_GROUPS_CHECKED = 50
@@ -107,7 +105,7 @@ def check_folder(out: str, files: Sequence[str]) -> None:
         )
 
 
-def plan(scorer: "Scorer", files: Sequence[str], out: str, engine: Engine) -> Plan:
+def plan(scorer: Scorer, files: Sequence[str], out: str, engine: Engine) -> Plan:
     """Read the footers of all files, check their columns, and see which parts are missing."""
     folder, filesystem = located(out)
     surveys = survey_files(files, engine)

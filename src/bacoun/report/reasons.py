@@ -56,7 +56,7 @@ def reasons(
         if unseen.column in columns and columns[unseen.column].embedding is None:
             expected = surprise and surprise.expected
             strip = draw(columns[unseen.column], unseen.value, expected)
-        found.append(Reason(str(unseen), _expected(surprise) if surprise and strip else "", strip))
+        found.append(Reason(str(unseen), _expected(surprise) if surprise else "", strip))
     if len(explanation.unseen) > MAX_REPAIRS:
         found.append(Reason(f"{len(explanation.unseen) - MAX_REPAIRS} more not seen in training"))
     for surprise in list(surprises.values())[: max(MAX_REPAIRS - len(found), 0)]:

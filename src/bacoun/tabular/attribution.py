@@ -8,6 +8,7 @@ come first, because a flow says little about where it was not fitted.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,17 +113,23 @@ class Explainer:
             repaired = {repair.column for repair in repairs[row]}
             others = [k for k in np.argsort(-nats[row]).tolist() if k not in repaired]
             repairs[row] += [_Repair(k, expected[k][row], nats[row, k]) for k in others]
-        return [
-            Explanation(
-                reason="unfamiliar",
-                surprises=tuple(self._surprise(texts, row, repair) for repair in repairs[row]),
-                n_repairs=int(n_repairs[row]),
-                unseen=unseen,
-                rows_like_this=like_this[row],
-                nearest=nearest[row],
+        explained = []
+        for row, unseen in enumerate(self.encoder.unseen_in(scored.frame)):
+            # Of a text or photo that is missing, or cannot be read, there is no more to say.
+            nothing = {each.column for each in unseen} & self.known.keys()
+            surprises = [self._surprise(texts, row, repair) for repair in repairs[row]]
+            is_told = [each.column not in nothing for each in surprises]
+            explained.append(
+                Explanation(
+                    reason="unfamiliar",
+                    surprises=tuple(compress(surprises, is_told)),
+                    n_repairs=sum(is_told[: int(n_repairs[row])]),
+                    unseen=unseen,
+                    rows_like_this=like_this[row],
+                    nearest=nearest[row],
+                )
             )
-            for row, unseen in enumerate(self.encoder.unseen_in(scored.frame))
-        ]
+        return explained
 
     def _is_familiar(self, scored: ScoredRows) -> np.ndarray:
         return np.asarray(scored.decided(self.rule).reason != "unfamiliar")
@@ -217,8 +224,10 @@ class Explainer:
                 continue
             nothing = column.embedding.center  # in place of a gap, or of what cannot be read
             vectors = scored.features[:, where[: len(nothing)]]
-            for row in np.flatnonzero((vectors != nothing).any(axis=1)).tolist():
-                found[row] += self.known[column.name].nearest(vectors[row : row + 1])[0]
+            rows = np.flatnonzero((vectors != nothing).any(axis=1))
+            nearest = self.known[column.name].nearest(vectors[rows])
+            for row, items in zip(rows.tolist(), nearest, strict=True):
+                found[row] += items
         return found
 
     def _log_odds(self, rows: np.ndarray, order: np.ndarray) -> np.ndarray:

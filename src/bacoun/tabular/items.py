@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from bacoun.columns.frames import check_names
 from bacoun.columns.photo_files import content_digest, located, short_name
 from bacoun.columns.reading import listed
 from bacoun.columns.type_inference import is_free_text, is_photos
-from bacoun.encoders import Encoder, HasSpec, as_encoder, thumbnail
+from bacoun.encoders import Encoder, HasSpec, MissingPackageError, as_encoder, thumbnail
 from bacoun.engine.progress import progress_bars
 from bacoun.tabular.explanation import Nearest
 
@@ -25,6 +26,8 @@ Choice = Sequence[str] | bool | None
 DEFAULT_CHOICES: Mapping[Kind, Choice] = {"photo": None, "text": None}
 DEFAULT_ENCODERS = {"photo": "efficientnet-lite0", "text": "minilm"}
 
+_PLURAL = {"text": "free text", "photo": "photos"}
+_LEFT_OUT = {"text": "text=False, --no-text", "photo": "photos=False, --no-photos"}
 _FOUND = {"text": is_free_text, "photo": is_photos}
 _NAMED = 5  # photos in a note
 
@@ -85,8 +88,14 @@ class ItemColumns:
                 cells = np.array(paths, dtype=object)
                 frame = frame.assign(**{name: cells})
             rows = np.flatnonzero(~pd.isna(cells))
-            with progress_bars(verbose) as bar_for:
-                _, reasons = embed(self.encoders[name], cells[rows].tolist(), bar_for(name))
+            try:
+                with progress_bars(verbose) as bar_for:
+                    _, reasons = embed(self.encoders[name], cells[rows].tolist(), bar_for(name))
+            except MissingPackageError as error:
+                raise MissingPackageError(
+                    f"'{name}' holds {_PLURAL[kind]}, but {error} Or leave them out ("
+                    f"{_LEFT_OUT[kind]})."
+                ) from error
             left[rows[[*reasons]]] = False
             unreadable += [f"'{short_name(cells[rows[i]])}' {why}" for i, why in reasons.items()]
         if not unreadable:
@@ -96,7 +105,7 @@ class ItemColumns:
         if not left.any():
             raise ValueError(
                 f"the photos must be readable, relative to '{folder or '.'}'; none is: {told}. "
-                "Correct the paths, or leave photos out (photos=False, --no-photos)."
+                "Correct the paths, or leave them out (photos=False, --no-photos)."
             )
         warnings.warn(f"photos that cannot be read are left out: {told}.", stacklevel=3)
         return frame[left]
@@ -196,12 +205,16 @@ class KnownItems:
 
         More columns, such as one for gaps, are ignored.
         """
-        similarity = _unit(vectors[:, : self.vectors.shape[1]]) @ _unit(self.vectors).T
+        similarity = _unit(vectors[:, : self.vectors.shape[1]]) @ self._units.T
         order = np.argsort(-similarity, axis=1, kind="stable")[:, :number]
         return [
             tuple(self._item(int(place), float(row[place])) for place in places)
             for row, places in zip(similarity, order, strict=True)
         ]
+
+    @cached_property
+    def _units(self) -> np.ndarray:
+        return _unit(self.vectors)
 
     def decode(self, features: np.ndarray) -> str:
         """The text, or the name of the photo, that features (d,) are most similar to."""
