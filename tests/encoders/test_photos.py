@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from bacoun.encoders import PhotoError, photos, read_photo, thumbnail, unreadable_photos
+from bacoun.encoders import (
+    PhotoError,
+    count_pixels,
+    photos,
+    read_photo,
+    thumbnail,
+    unreadable_photos,
+)
 
 CORNERS = np.uint8([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [255, 255, 0]]])
 RED, GREEN, BLUE, YELLOW = CORNERS.reshape(4, 3)
@@ -252,6 +259,11 @@ def test_each_bad_file_of_two_hundred_is_named_and_none_is_fatal(tmp_path):
     for i, (name, _, is_bad) in enumerate(files):
         assert is_bad is None or (i in reasons) == is_bad, (name, i, reasons.get(i))
     assert all(paths[i].name in reason and "\n" not in reason for i, reason in reasons.items())
+
+
+def test_pixels_are_counted_by_the_header_of_what_will_be_read():
+    files = [png_header(9_999, 10_000), png_header(60_000, 60_000), b"", b"no photo"]
+    assert list(map(count_pixels, files)) == [99_990_000, 0, 0, 0]
 
 
 def test_the_largest_pictures_need_bounded_memory(tmp_path):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from markupsafe import escape
 
@@ -91,3 +92,24 @@ def test_what_was_not_seen_comes_first_and_three_columns_are_enough():
         ("ward = Z (not seen in training)", "expected A, surprise over 1,000 nats"),
         ("width = 99", "expected 2.5, surprise 12.3 nats"),
     ]
+
+
+def test_texts_and_photos_stand_beside_the_nearest_known_ones(
+    ticket_model, tickets, shape_model, shapes
+):
+    text = "Der schnelle braune Fuchs springt über den faulen Hund und schläft dann lange. " * 3
+    data = report_data(ticket_model, tickets.head(9).assign(ticket=text))
+    first = reasons(data.unfamiliar[0], data.columns, data.items[0])[0]
+    assert first.words == f"ticket = '{text.strip()}'"
+    assert first.strip is None
+    assert [known.picture for known in first.nearest] == ["", "", ""]
+    assert escape(first.nearest[0].words) in render_page(data)
+    table = pd.DataFrame({"photo": ["disc/disc1.png", "no.png", "box/box1.png"]})
+    data = report_data(shape_model, table)
+    page = render_page(data)
+    for listed in (data.unfamiliar, data.ambiguous):
+        (shown,) = reasons(listed[0], data.columns, data.items[0])
+        assert shown.photo in page
+        assert all(known.picture in page for known in shown.nearest)
+        (unread,) = reasons(listed[1], data.columns, data.items[1])
+        assert (unread.photo, unread.nearest) == ("", ())

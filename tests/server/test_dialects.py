@@ -66,13 +66,13 @@ def test_a_new_dialect_is_served_documented_and_scored(lines, saved, model, new)
     assert (good.status, good.rows, long.status, bad.status) == (200, 3, 413, 400)
 
 
-def test_the_process_that_accepts_requests_imports_neither_torch_nor_pandas():
+def test_the_process_that_accepts_requests_imports_neither_torch_nor_pandas_nor_pil():
     code = (
         "import sys; from bacoun.server.app import create_app;"
         "from bacoun.server.settings import Settings;"
         "from bacoun.server.workers.catalog import Catalog;"
         "create_app(Catalog(), Settings()).openapi();"
-        "print([name for name in ('torch', 'pandas', 'sklearn') if name in sys.modules])"
+        "print([name for name in ('torch', 'pandas', 'sklearn', 'PIL') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

@@ -11,7 +11,9 @@ from typer import Argument, Option
 
 def check(
     model: Annotated[Path, Argument(help="Folder that bacoun fit wrote.")],
-    new: Annotated[Path, Argument(help="Table to check: .csv, .tsv or .parquet.")],
+    new: Annotated[
+        Path, Argument(help="Table to check: .csv, .tsv or .parquet, or a folder of photos.")
+    ],
     as_json: Annotated[bool, Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Say what is different about a table before it is scored: columns, units, gaps, categories.
@@ -22,10 +24,11 @@ def check(
 
     Example: `bacoun check model new.csv`
     """
+    from bacoun.columns.photo_files import folder_of
     from bacoun.tabular import TableModel, stream_table, survey_table
 
     survey = survey_table(new)
-    fitted = TableModel.load(model)
+    fitted = TableModel.load(model).with_photos_in(folder_of(new))
     frame = next(stream_table(new, survey=survey))
     findings = fitted.check(frame)
     checked = {"rows": survey.n_rows, "checked_rows": len(frame)}

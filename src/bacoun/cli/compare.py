@@ -61,6 +61,7 @@ def compare(
     frame = read_table(table)
 
     from bacoun.columns.frames import table_checksum
+    from bacoun.columns.photo_files import folder_of
     from bacoun.comparison.methods import METHODS
     from bacoun.comparison.page import write_page
     from bacoun.comparison.record import resume
@@ -73,7 +74,8 @@ def compare(
     facts = {"table": table_checksum(frame), **columns, "max_rows": max_rows}
     runs = page.with_suffix(".json")
     installed = [name for name in names if METHODS[name].is_installed]
-    tasks = _tasks(frame, range(seeds), installed, max_train=max_rows, **columns)
+    options = columns | {"max_train": max_rows, "photo_folder": folder_of(table)}
+    tasks = _tasks(frame, range(seeds), installed, **options)
     if overwrite:
         runs.unlink(missing_ok=True)
     _check_same(runs, facts)

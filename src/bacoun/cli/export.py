@@ -20,6 +20,7 @@ def export(
     Example: `bacoun export model --onnx model.onnx`
     """
     from bacoun.classifier import BaCOUnClassifier
+    from bacoun.columns.reading import listed
     from bacoun.export.onnx import export_onnx
     from bacoun.files.model_folder import read_folder
     from bacoun.tabular import TableModel
@@ -27,6 +28,12 @@ def export(
     names = None
     if "classifier" in read_folder(model):
         table = TableModel.load(model)
+        if table.known:
+            raise ValueError(
+                f"an ONNX graph takes numbers; {listed(table.known)} must go through an encoder "
+                "first. In Python, export the classifier alone, bacoun.export.onnx.export_onnx("
+                "model.classifier, ...), whose inputs are the vectors and other features."
+            )
         classifier, names = table.classifier, table.feature_names
     else:
         classifier = BaCOUnClassifier.load(model)

@@ -23,11 +23,14 @@ def fit(
     train: Annotated[
         str,
         Argument(
-            help="Training table: .csv, .tsv or .parquet. Or a pattern of Parquet files in quotes."
+            help="Training table: .csv, .tsv or .parquet. Or a pattern of Parquet files in quotes, "
+            "or a folder of photos."
         ),
     ],
-    target: Annotated[str, Option(help="Column with the labels.")],
     out: Annotated[Path, Option(help="Folder to write the model to.")],
+    target: Annotated[
+        str | None, Option(help="Column with the labels; of a folder of photos, its subfolders.")
+    ] = None,
     impute: Annotated[
         bool, Option(help="Allow missing values; otherwise they are an error.")
     ] = True,
@@ -39,6 +42,18 @@ def fit(
         str | None,
         Option(help="Column of dates or numbers; the latest rows are used for calibration."),
     ] = None,
+    text: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN", help="Free text, in place of what is found. May be repeated."),
+    ] = None,
+    no_text: Annotated[
+        bool, Option("--no-text", help="Find no free text; such columns are dropped as ids.")
+    ] = False,
+    photo: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN", help="Paths of photos, in place of what is found."),
+    ] = None,
+    no_photos: Annotated[bool, Option("--no-photos", help="Find no paths of photos.")] = False,
     quick: Annotated[bool, Option("--quick", help="Seconds instead of minutes.")] = False,
     seed: Annotated[int, Option(help="Random seed; the same seed gives the same model.")] = 0,
     calibration: Annotated[
@@ -79,6 +94,10 @@ def fit(
     are dropped. Identical rows stay on one side of the split into training and calibration rows.
     Progress is saved in OUT.checkpoint until the model is written.
 
+    Free text and photos are found and become vectors, by pretrained encoders. Paths of photos are
+    relative to the folder of the table. A folder with a subfolder of photos for each class is a
+    table, too.
+
     Parquet may be larger than memory, and many files, such as `'folder/*.parquet'`. With more than
     --sample-rows training rows, flows and networks learn from a sample of so many; the posterior is
     that of all rows, on a cluster with --workers or --scheduler.
@@ -87,8 +106,12 @@ def fit(
     """
     refuse_both(workers, scheduler)
     check_out(out, overwrite, is_model=True)
+    text_columns = _choice(text, no_text, "--text COLUMN or --no-text")
+    photo_columns = _choice(photo, no_photos, "--photo COLUMN or --no-photos")
     data = _read(train, wants_workers=(workers or scheduler) is not None)
+    target = target or _target_of(train, data)
 
+    from bacoun.columns.photo_files import folder_of
     from bacoun.files.checkpoint import Checkpoint
 
     checkpoint = Checkpoint(out.with_name(f"{out.name}.checkpoint"))
@@ -108,6 +131,9 @@ def fit(
         "max_error": "auto" if max_error is None else max_error,
         "confidence": confidence,
         "per_class": per_class,
+        "text": text_columns,
+        "photos": photo_columns,
+        "photo_folder": folder_of(data[0] if isinstance(data, list) else train),
         "quick": quick,
         "verbose": sys.stderr.isatty(),
         "checkpoint": checkpoint,
@@ -141,8 +167,34 @@ def fit(
         typer.echo(json.dumps(content))
         return
     lines = model.summary() | {"model": str(out)}
-    lines["next"] = f"bacoun predict {out} NEW.csv --out scored.csv"
+    lines["next"] = f"bacoun predict {out} {_example(train)} --out scored.csv"
     typer.echo("\n".join(f"{name:<10}{text}" for name, text in lines.items() if text))
+
+
+def _choice(names: list[str] | None, is_forbidden: bool, options: str) -> list[str] | bool | None:
+    if names and is_forbidden:
+        raise ValueError(f"give either {options}; got both.")
+    return False if is_forbidden else names
+
+
+def _target_of(train: str, data: Any) -> str:
+    """The column with the labels, if the user names none."""
+    if not Path(train).is_dir():
+        raise typer.BadParameter("Missing option '--target': the column with the labels.")
+    from bacoun.columns.photo_files import CLASS, PHOTO
+
+    if CLASS not in data:
+        outside = next(name for name in data[PHOTO] if "/" not in name)
+        raise ValueError(
+            f"'{train}' must have a subfolder of photos for each class; '{outside}' is in none. "
+            "Move it to one."
+        )
+    return CLASS
+
+
+def _example(train: str) -> str:
+    """What to score next."""
+    return "NEWPHOTOS/" if Path(train).is_dir() else "NEW.csv"
 
 
 def _read(train: str, wants_workers: bool) -> "pd.DataFrame | list[str]":

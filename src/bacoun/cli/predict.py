@@ -24,7 +24,8 @@ def predict(
     new: Annotated[
         str,
         Argument(
-            help="Table to score: .csv, .tsv or .parquet. Or a pattern of Parquet files in quotes."
+            help="Table to score: .csv, .tsv or .parquet. Or a pattern of Parquet files in quotes, "
+            "or a folder of photos."
         ),
     ],
     out: Annotated[
@@ -59,7 +60,7 @@ def predict(
     The columns may be in any order, with or without the target; other columns are copied and not
     used. A row with a category that was not seen in training is unfamiliar. What is different about
     the table as a whole is said in up to three lines; `bacoun check` says more. The file is written
-    atomically.
+    atomically. A photo that cannot be read is unfamiliar, and `because` says why.
 
     Many Parquet files, such as `'folder/*.parquet'`, are scored one row group at a time, on a
     cluster with --workers or --scheduler. Each becomes a part in the folder --out, and summary.json
@@ -95,9 +96,10 @@ def _predict_one(
 
     survey = survey_table(new)
 
+    from bacoun.columns.photo_files import folder_of
     from bacoun.tabular import TableModel, write_table
 
-    fitted = TableModel.load(model)
+    fitted = TableModel.load(model).with_photos_in(folder_of(new))
     fitted.refuse_taken(survey.columns, f"'{new}'")
     chunks = _chunks(fitted, new, survey)
     if out is None:
@@ -148,11 +150,12 @@ def _check_options(
 def _chunks(model: "TableModel", new: Path, survey: "Survey") -> Iterator["pd.DataFrame"]:
     """The table in chunks, with progress; after the last, what is different in the first."""
     from bacoun.columns.checks import summary
+    from bacoun.columns.reading import SCORING_CHUNK
     from bacoun.tabular import stream_table
 
-    first = None
+    first, rows = None, SCORING_CHUNK if model.known else None  # encoders take their time
     with row_progress(survey.n_rows) as add:
-        for frame in stream_table(new, survey=survey):
+        for frame in stream_table(new, rows, survey):
             first = frame if first is None else first
             yield frame
             add(len(frame))
@@ -178,6 +181,7 @@ def _predict_many(
     model: Path, new: str, out: str, because: bool, workers: int | None, scheduler: str | None
 ) -> None:
     """Score the files that match `new` into parts in the folder `out`, and print the summary."""
+    from bacoun.columns.photo_files import folder_of
     from bacoun.many.predict import check_folder, find_files, plan, score_files
 
     files = find_files(new)
@@ -187,7 +191,7 @@ def _predict_many(
     from bacoun.many.cluster import open_engine
     from bacoun.many.scorer import Scorer
 
-    scorer = Scorer(model, because)
+    scorer = Scorer(model, because, folder_of(files[0]))
     scorer.model  # noqa: B018  a damaged model is refused before workers are started
     with open_engine(scheduler, workers) as engine:
         if engine.dashboard:

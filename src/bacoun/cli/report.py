@@ -11,7 +11,9 @@ from bacoun.cli.output import check_page
 
 def report(
     model: Annotated[Path, Argument(help="Folder that bacoun fit wrote.")],
-    test: Annotated[Path, Argument(help="Test table: .csv, .tsv or .parquet.")],
+    test: Annotated[
+        Path, Argument(help="Test table: .csv, .tsv or .parquet, or a folder of photos.")
+    ],
     out: Annotated[Path, Option(help="Page to write; ends in .html.")],
     target: Annotated[
         str | None, Option(help="Column with the labels; default: the model's target.")
@@ -28,16 +30,19 @@ def report(
 
     Example: `bacoun report model test.csv --out report.html`
     """
+    from bacoun.columns.photo_files import folder_of
     from bacoun.report.data import report_data
     from bacoun.report.page import write_page
     from bacoun.tabular import TableModel, read_table
 
     check_page(out, overwrite)
     names = {"model": model.resolve().name, "test": test.name}
-    frame, outside = read_table(test), None
+    fitted = TableModel.load(model)
+    frame, outside = fitted.with_photos_in(folder_of(test)).located(read_table(test)), None
     if ood is not None:
-        outside, names["ood"] = read_table(ood), ood.name
-    data = report_data(TableModel.load(model), frame, outside, target=target, names=names)
+        names["ood"] = ood.name
+        outside = fitted.with_photos_in(folder_of(ood)).located(read_table(ood))
+    data = report_data(fitted, frame, outside, target=target, names=names)
     write_page(data, out, overwrite=overwrite)
     accepted = int((data.test.reason == "").sum())
     typer.echo(f"wrote {out}: {len(frame):,} rows, {accepted:,} accepted")

@@ -14,9 +14,12 @@ import pandas as pd
 from pandas.api import types
 
 from bacoun.columns import dates
+from bacoun.columns.photo_files import content_digest
 from bacoun.columns.reading import MISSING
 
-Kind = Literal["number", "boolean", "category", "date"]
+Kind = Literal["number", "boolean", "category", "date", "text", "photo"]
+
+ITEMS = ("text", "photo")  # kinds of columns that an encoder turns into vectors
 
 _BOOLEANS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 _ROUNDED_BITS = np.uint64(22)  # leaves 30 bits of the mantissa, about nine significant digits
@@ -26,8 +29,8 @@ _ROUNDED_BITS = np.uint64(22)  # leaves 30 bits of the mantissa, about nine sign
 class Cells:
     """Values (N,) of a column, each of which is present, missing, or unreadable.
 
-    They are float64, NaN unless present; dates are days since 1970. For categories, they are
-    indices into `labels`, -1 if missing.
+    They are float64, NaN unless present; dates are days since 1970. For categories, texts and
+    photos, they are indices into `labels`, -1 if missing.
     """
 
     values: np.ndarray
@@ -35,20 +38,23 @@ class Cells:
     bad: np.ndarray  # bool (N,), where it is not what this kind of column holds
     kind: str = "number"
     date_format: str | None = None  # of dates that are text
-    # Distinct categories, in the order of their first appearance.
+    # Distinct categories, texts or paths of photos, in the order of their first appearance.
     labels: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=object))
 
     @classmethod
     def read(
         cls, column: pd.Series, kind: str, date_format: str | None = None, strict: bool = False
     ) -> Self:
-        """Read a column as "number", "boolean", "category" or "date".
+        """Read a column as "number", "boolean", "category", "date", "text" or "photo".
 
         Dates are timestamps, or text in `date_format`. If `strict`, unreadable cells raise a
-        ValueError that names the first one.
+        ValueError that names the first one. Photos are not opened: their cells are paths.
         """
-        if kind == "category":
+        if kind == "category" or kind in ITEMS:
             labels, codes = _spellings(column)
+            if kind in ITEMS:  # blanks are a gap, too
+                is_blank = np.array([not label.strip() for label in labels], dtype=bool)
+                codes = np.where(np.append(is_blank, False)[codes], -1, codes)
             return cls(codes, codes < 0, np.zeros(len(column), dtype=bool), kind, labels=labels)
         if kind == "date":
             values = _dates(column, date_format)
@@ -70,10 +76,14 @@ class Cells:
 
     @property
     def content(self) -> np.ndarray:
-        """Values (N,) as float64, NaN if missing; of categories their text, None if missing."""
-        if self.kind != "category":
+        """Values (N,) as float64, NaN if missing; of `labels` these, None if missing."""
+        if not self._has_labels:
             return self.values
         return np.array([*self.labels, None], dtype=object)[self.values]
+
+    @property
+    def _has_labels(self) -> bool:
+        return self.kind == "category" or self.kind in ITEMS
 
     @property
     def counts(self) -> dict[str, int]:
@@ -83,9 +93,13 @@ class Cells:
         return {str(self.labels[i]): int(number[i]) for i in order}
 
     def hashes(self) -> np.ndarray:
-        """A hash (N,) of each value: of stripped text, or of about nine significant digits."""
-        if self.kind == "category":
+        """A hash (N,) of each value: of stripped text, or of about nine significant digits.
+
+        Of a photo, it is that of the file's content, wherever it is.
+        """
+        if self._has_labels:
             text = [str(label).strip().encode(errors="replace").decode() for label in self.labels]
+            text = list(map(content_digest, text)) if self.kind == "photo" else text
             hashed = pd.util.hash_array(np.array([*text, ""], dtype=object), categorize=False)
             return hashed[self.values]
         bits = (self.values + 0.0).view(np.uint64)  # + 0.0 makes one zero of the two

@@ -9,7 +9,11 @@ import numpy as np
 import pandas as pd
 
 from bacoun.columns import dates
-from bacoun.columns.cells import Cells, as_text, is_missing
+from bacoun.columns.cells import ITEMS, Cells, as_text, is_missing
+from bacoun.columns.embedding import Embedding, reason_in
+from bacoun.columns.photo_files import short_name
+from bacoun.columns.writing_style import WritingStyle
+from bacoun.encoders import HasSpec, unreadable_photos
 
 MAX_CATEGORIES = 1000
 NO_INPUT = "no input"  # why a column is dropped that the user names as group or time
@@ -24,11 +28,12 @@ _PARTS = {"month": (dates.month, 12), "weekday": (dates.weekday, 7)}  # of a dat
 class Column:
     """One column in training: what it holds, how it is distributed, and how it is encoded.
 
-    The numbers from `quantiles` to `distinct_counts` are empty for categories.
+    The numbers from `quantiles` to `distinct_counts` are empty for categories, texts and photos.
     """
 
     name: str
-    kind: str  # "number", "boolean", "category", "date", or "dropped" if the model does not use it
+    # "number", "boolean", "category", "date", "text", "photo"; "dropped" if it is not used
+    kind: str
     n_rows: int
     n_missing: int = 0
     date_format: str | None = None  # as in `strptime`; None: timestamps
@@ -44,12 +49,17 @@ class Column:
     counts: Mapping[str, int] = field(default_factory=dict)  # the 1000 most frequent categories
     parts: tuple[str, ...] = ()  # "month" and "weekday" of a date, if training had all of them
     dropped: str = ""  # why the model does not use it: "id", "constant", "empty", or "no input"
+    embedding: Embedding | None = None  # of texts and photos
 
     @classmethod
-    def of(cls, name: str, cells: Cells) -> Self:
-        """Describe a training column that has been read."""
+    def of(cls, name: str, cells: Cells, encoder: HasSpec | None = None) -> Self:
+        """Describe a training column that has been read; the `encoder` is for texts and photos."""
         present, n_rows = cells.present, len(cells.values)
         described = partial(cls, name, cells.kind, n_rows, n_rows - len(present))
+        if encoder is not None:
+            items = cells.content[~cells.missing].tolist()
+            style = WritingStyle.of(items) if cells.kind == "text" else None
+            return described(embedding=Embedding.of(encoder, items, style))
         if cells.kind == "category":
             return described(counts=dict([*cells.counts.items()][:MAX_CATEGORIES]))
         numbers = _describe_numbers(present[np.isfinite(present)])
@@ -130,7 +140,10 @@ class Column:
         """Names of the features it becomes, and whether each is a category."""
         if self.levels:
             return {self.name: True}
-        named = {self.name: False} | {f"{self.name} {part}": True for part in self.parts}
+        numbers = [self.name]
+        if self.embedding is not None:
+            numbers = [f"{self.name} {i + 1}" for i in range(len(self.embedding.center))]
+        named = dict.fromkeys(numbers, False) | {f"{self.name} {p}": True for p in self.parts}
         return named | ({f"{self.name} missing": True} if self.gaps else {})
 
     def read(self, frame: pd.DataFrame) -> Cells:
@@ -144,12 +157,40 @@ class Column:
             codes = pd.Index(self.levels).get_indexer(pd.Index(values)).astype(np.float64)
             codes[missing] = len(self.levels) if self.gaps else -1
             return codes[:, None], codes < 0
+        if self.embedding is not None:
+            return self._embed(self.embedding, values, missing)
         filled, width = np.where(missing, self.fill, values), self.high - self.low
         impossible = (filled < self.low - width) | (filled > self.high + width)
         features = [filled, *(_PARTS[part][0](filled) - 1 for part in self.parts)]
         features += [missing] if self.gaps else []
         unseen = impossible | (missing & (not self.gaps))
         return np.column_stack(features).astype(np.float64), unseen
+
+    def _embed(
+        self, embedding: Embedding, values: np.ndarray, missing: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        features = np.tile(np.array(embedding.center), (len(values), 1))
+        rows, unseen = np.flatnonzero(~missing), missing & (not self.gaps)
+        if len(rows):
+            features[rows], unreadable = embedding.encode(values[rows].tolist())
+            unseen[rows[[*unreadable]]] = True
+        return np.column_stack([features, missing]) if self.gaps else features, unseen
+
+    def unseen_in(self, values: np.ndarray) -> dict[int, str]:
+        """Rows that have a value or a gap that training did not have, and what it had instead."""
+        missing = pd.isna(values)
+        rows = np.flatnonzero(
+            missing & (not self.gaps) if self.embedding else self.encode(values)[1]
+        )
+        words = {int(k): "never in training" if missing[k] else self.in_training for k in rows}
+        if self.kind == "photo":
+            present = np.flatnonzero(~missing)
+            reasons = unreadable_photos(values[present].tolist())
+            words |= {
+                int(present[i]): f"cannot be read: it {reason_in(why)}"
+                for i, why in reasons.items()
+            }
+        return words
 
     @cached_property
     def usual_features(self) -> np.ndarray:
@@ -188,6 +229,8 @@ class Column:
             return dates.as_text(float(value))
         if self.kind == "boolean":
             return "true" if value == 1 else "false"
+        if self.kind in ITEMS:
+            return quoted(value) if self.kind == "text" else short_name(value)
         return str(value) if self.kind == "category" else f"{value:.6g}"
 
     def as_cell(self, value: Any) -> Any:
@@ -204,6 +247,12 @@ class Column:
         if self.kind == "number" and float(value).is_integer() and abs(value) < 2**53:
             return int(value)
         return value
+
+
+def quoted(text: str, width: int = 60) -> str:
+    """A text in one line, in quotes, and cut."""
+    line = " ".join(text.split())
+    return f"'{line}'" if len(line) <= width else f"'{line[: width - 1]}…'"
 
 
 def _describe_numbers(present: np.ndarray) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from bacoun.columns.cells import Cells
 from bacoun.columns.column import NO_INPUT, Column
+from bacoun.encoders import HasSpec
 
 _MAX_HASHES = 200_000
 
@@ -72,14 +73,18 @@ class TableProfile:
 
     @classmethod
     def of_cells(
-        cls, frame: pd.DataFrame, cells: Mapping[str, Cells], dropped: Mapping[str, str]
+        cls,
+        frame: pd.DataFrame,
+        cells: Mapping[str, Cells],
+        dropped: Mapping[str, str],
+        encoders: Mapping[str, HasSpec] | None = None,
     ) -> Self:
         """Describe a training table of which the columns that are used have been read.
 
-        `dropped` says why others are not.
+        `dropped` says why others are not; `encoders` are those of texts and photos.
         """
         columns = [
-            Column.of(str(name), cells[str(name)])
+            Column.of(str(name), cells[str(name)], (encoders or {}).get(str(name)))
             if str(name) in cells
             else Column.without_use(column, dropped.get(str(name), NO_INPUT))
             for name, column in frame.items()

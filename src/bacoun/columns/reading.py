@@ -1,5 +1,7 @@
 """Read tables from CSV or Parquet files, whole or in chunks; a bad file is refused in one sentence.
 
+A folder of photos is a table of their paths.
+
 A text file is surveyed before it is read, because pandas silently fills short rows and renames
 columns. The survey also counts the rows, for the progress bar.
 """
@@ -18,8 +20,12 @@ from typing import IO, Any
 
 import pandas as pd
 
+from bacoun.columns.photo_files import photo_table
+
 TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET = (".parquet",)
+
+csv.field_size_limit(100_000_000)  # a photo as a data URI is one field
 
 # The missing values of pandas, spelled out so that they are the same in every version.
 # fmt: off
@@ -34,7 +40,7 @@ _AS_TEXT: dict[str, Any] = {"dtype": str, "na_filter": False}
 # A chunk has about this many cells: 100,000 rows of 20 columns. Its rows are a multiple of the
 # chunks in which a classifier scores, so that they give the same scores as the whole table.
 _CELLS = 2_000_000
-_SCORING_CHUNK = 2048
+SCORING_CHUNK = 2048
 
 
 @dataclass(frozen=True)
@@ -55,15 +61,18 @@ class Survey:
 def rows_per_chunk(n_columns: int) -> int:
     """Number of rows of so many columns that easily fit into memory."""
     rows = max(1, min(100_000, _CELLS // max(1, n_columns)))
-    return rows - rows % _SCORING_CHUNK if rows > _SCORING_CHUNK else rows
+    return rows - rows % SCORING_CHUNK if rows > SCORING_CHUNK else rows
 
 
 def read_table(path: str | PathLike[str]) -> pd.DataFrame:
     """Read a CSV or Parquet file as a whole, with the types that pandas infers.
 
     Its name ends in .csv, .tsv, either with .gz, or .parquet. Text is UTF-8, or UTF-16 with a BOM;
-    its delimiter is the comma, or the semicolon or tab if the header has no comma.
+    its delimiter is the comma, or the semicolon or tab if the header has no comma. Of a folder, the
+    table lists its photos; see `photo_table`.
     """
+    if Path(path).is_dir():
+        return photo_table(path)
     file = _checked_path(path)
     if is_parquet(file):
         survey_table(file)
@@ -81,11 +90,15 @@ def stream_table(
     The cells of a CSV are text, those of Parquet have their own types, so that they can be written
     again unchanged. The `survey` is that of `survey_table`, which is called otherwise.
     """
-    file = _checked_path(path)
-    survey = survey or survey_table(file)
+    survey = survey or survey_table(path)
     if rows is not None and rows < 1:
         raise ValueError(f"rows must be at least 1; got {rows}.")
     size = rows or survey.chunk_size
+    if Path(path).is_dir():
+        photos = photo_table(path)
+        yield from (photos[first : first + size] for first in range(0, len(photos), size))
+        return
+    file = _checked_path(path)
     if is_parquet(file):
         yield from stream_parquet(file, batch_size=size)
         return
@@ -136,6 +149,9 @@ class _InMemory:
 
 def survey_table(path: str | PathLike[str]) -> Survey:
     """Check that the CSV or Parquet file at `path` has a header and at least one row, and count."""
+    if Path(path).is_dir():
+        photos = photo_table(path)
+        return Survey(tuple(photos.columns), len(photos))
     file = _checked_path(path)
     if not is_parquet(file):
         return _checked_layout(file, _survey_text(file))
@@ -180,8 +196,6 @@ def check_suffix(path: str | PathLike[str], name: str = "path") -> None:
 
 def _checked_path(path: str | PathLike[str]) -> Path:
     file = Path(path)
-    if file.is_dir():
-        raise ValueError(f"path must be a table file; '{file}' is a folder. Name a file in it.")
     if not file.exists():
         raise FileNotFoundError(f"path must be a table file; '{file}' does not exist.")
     check_suffix(file)

@@ -1,4 +1,4 @@
-"""What a column holds, inferred from its values: one of four kinds, an id, or always the same."""
+"""What a column holds, inferred from its values: one of six kinds, an id, or always the same."""
 
 import re
 from decimal import Decimal
@@ -18,10 +18,17 @@ from bacoun.columns.cells import (
     text_as_numbers,
     unsupported,
 )
+from bacoun.columns.photo_files import is_photo
 from bacoun.columns.reading import listed
 
 _MIN_ROWS_FOR_IDS = 10  # with fewer rows, distinct values do not indicate an id
 _ID_NAME = r"(?i:(^|[^a-z])(ids?|key|uuid|identifier)$)|[a-z]I[dD]$|^Unnamed: 0$"
+_MOSTLY_PHOTOS = 0.9
+_MOSTLY_DISTINCT = 0.5
+_FEWEST_WORDS = 4  # of most free texts
+_MOST_CAPITALS = 0.6  # share of words with a capital; names of people and things have more
+_LOOKED_AT = 5000  # rows, from all over the table
+_WORD = re.compile(r"[^\W\d_]{2,}")
 _MOSTLY_NUMERIC = 0.9  # a text column with so many numbers was meant to be numeric
 
 
@@ -44,6 +51,30 @@ def is_id(column: pd.Series) -> bool:
     mostly_text = np.isnan(text_as_numbers(text)).mean() > 0.5
     is_unique = len(set(text)) == n_rows
     return is_unique and bool(mostly_text) and not (_has_decimal_commas(text) or _is_dates(text))
+
+
+def is_photos(column: pd.Series) -> bool:
+    """Whether a column holds photos: paths that end like those, or data URIs."""
+    present = _present_text(column)
+    return len(present) > 0 and bool(np.mean([*map(is_photo, present)]) >= _MOSTLY_PHOTOS)
+
+
+def is_free_text(column: pd.Series) -> bool:
+    """Whether a column holds sentences: several words each, mostly distinct, no names or titles."""
+    present = _present_text(column)
+    if len(present) < _MIN_ROWS_FOR_IDS or len(set(present)) < _MOSTLY_DISTINCT * len(present):
+        return False
+    words = [_WORD.findall(text) for text in present]
+    capitals = np.mean([word.istitle() for each in words for word in each] or [1.0])
+    is_long = np.median([*map(len, words)]) >= _FEWEST_WORDS
+    return bool(is_long and capitals <= _MOST_CAPITALS and not _is_dates(present))
+
+
+def _present_text(column: pd.Series) -> np.ndarray:
+    if not is_text(column) or column.empty:
+        return np.empty(0, dtype=object)
+    some = column.iloc[:: -(-len(column) // _LOOKED_AT)]
+    return as_text(some[~is_missing(some)])
 
 
 def is_constant(column: pd.Series) -> bool:

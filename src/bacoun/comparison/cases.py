@@ -16,6 +16,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import cross_val_predict
 
 from bacoun.tabular.encoding import TableEncoder, find_ids
+from bacoun.tabular.items import ItemColumns
 from bacoun.tabular.splitting import find_groups, read_times, split
 from bacoun.uncertainty import auroc
 
@@ -68,13 +69,23 @@ class Case:
 
     @classmethod
     def from_frames(
-        cls, train: pd.DataFrame, test: pd.DataFrame, shifts: Frames, target: str
+        cls,
+        train: pd.DataFrame,
+        test: pd.DataFrame,
+        shifts: Frames,
+        target: str,
+        items: ItemColumns | None = None,
     ) -> Self:
-        """Encode tables that have the target among their columns, as `bacoun fit` would."""
+        """Encode tables that have the target among their columns, as `bacoun fit` would.
+
+        `items` are their columns of texts and photos, if any.
+        """
         counts = train[target].value_counts()
         known = sorted(counts.index[counts >= _MIN_ROWS])
         train, test = (part[part[target].isin(known)] for part in (train, test))
-        encoder = TableEncoder().fit(train.drop(columns=target), ids=find_ids(train))
+        items = items or ItemColumns()
+        ids = {name: why for name, why in find_ids(train).items() if name not in items.kinds}
+        encoder = TableEncoder().fit(train.drop(columns=target), ids=ids, items=items)
 
         def encode(frame: pd.DataFrame) -> Rows:
             points, unseen = encoder.transform_with_unseen(frame.drop(columns=target))
@@ -208,24 +219,29 @@ def cases_of(
     group: str | None = None,
     max_train: int = 2000,
     max_test: int = 1000,
+    photo_folder: str = "",
 ) -> Iterator[tuple[str, Callable[[], Case]]]:
     """The cases that a table offers, by name, each made when it is called.
 
     Of a column `time` of dates or numbers, the latest rows are a shift; of a column `group`, each
     value in turn is left out. Both are no inputs. `max_train` and `max_test` rows are drawn at
-    random if there are more.
+    random if there are more. Texts and photos become vectors, as by `bacoun fit`; paths of photos
+    are relative to `photo_folder`.
     """
+    no_inputs = [name for name in (time, group) if name is not None]
+    items = ItemColumns.find(frame, {target, *no_inputs})
+    frame = items.without_unreadable(frame, photo_folder).reset_index(drop=True)
     times = None if time is None else read_times(frame, time)
     if group is not None:
         find_groups(frame, group)  # refuses a column that is missing or has gaps
-    inputs = frame.drop(columns=[name for name in (time, group) if name is not None])
+    inputs = frame.drop(columns=no_inputs)
 
     def made(known: np.ndarray, shifts: Mapping[str, np.ndarray]) -> Case:
-        train, test = _split(inputs[known], target, seed)
+        train, test = _split(inputs[known], target, seed, items)
         rng = np.random.default_rng(seed)
         train, test = _sample(train, max_train, rng), _sample(test, max_test, rng)
         outside = {name: _sample(inputs[rows], max_test, rng) for name, rows in shifts.items()}
-        case = Case.from_frames(train, test, outside, target)
+        case = Case.from_frames(train, test, outside, target, items)
         return case if shifts else with_synthetic_shifts(case, seed)
 
     left_out = {}
@@ -247,7 +263,9 @@ def _largest(column: pd.Series, at_least: int) -> list[object]:
     return list(counts.index[:MAX_LEFT_OUT]) if len(counts) >= at_least else []
 
 
-def _split(frame: pd.DataFrame, target: str, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _split(
+    frame: pd.DataFrame, target: str, seed: int, items: ItemColumns
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Training and test rows, stratified by class; identical rows are on one side."""
     counts = frame[target].value_counts()
     kept = frame[frame[target].isin(counts.index[counts >= 2 * _MIN_ROWS])]
@@ -256,7 +274,8 @@ def _split(frame: pd.DataFrame, target: str, seed: int) -> tuple[pd.DataFrame, p
             f"'{target}' must have two classes of at least {2 * _MIN_ROWS} rows besides what is "
             "left out; it has fewer. Add rows."
         )
-    groups = find_groups(kept.drop(columns=[target, *find_ids(kept)]), None)
+    ids = [name for name in find_ids(kept) if name not in items.kinds]
+    groups = find_groups(items.by_content(kept.drop(columns=[target, *ids])), None)
     train, test = split(kept[target].to_numpy(), groups, TEST_SHARE, seed)
     return kept.iloc[train], kept.iloc[test]
 

@@ -12,7 +12,13 @@ from bacoun.encoders.cache import EmbeddingCache, encode_cached
 from bacoun.encoders.encoder import Encoder, HasSpec, MissingPackageError, Pretrained
 from bacoun.encoders.networks import EfficientNetLite0, SentenceTransformers, TimmModel, TorchModel
 from bacoun.encoders.onnx import MiniLM, OnnxModel
-from bacoun.encoders.photos import PhotoError, read_photo, thumbnail, unreadable_photos
+from bacoun.encoders.photos import (
+    PhotoError,
+    count_pixels,
+    read_photo,
+    thumbnail,
+    unreadable_photos,
+)
 
 KINDS: dict[str, type[Pretrained]] = {
     "minilm": MiniLM,
@@ -82,6 +88,7 @@ __all__ = [
     "TimmModel",
     "TorchModel",
     "as_encoder",
+    "count_pixels",
     "encode_cached",
     "from_spec",
     "read_photo",

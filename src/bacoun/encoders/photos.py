@@ -78,6 +78,15 @@ def unreadable_photos(sources: Sequence[Any]) -> dict[int, str]:
     return reasons
 
 
+def count_pixels(source: Any) -> int:
+    """How many pixels a photo has, by its header; 0 if it will not be read."""
+    with warnings.catch_warnings(), suppress(Exception):
+        warnings.simplefilter("ignore")
+        with _opened(photo_bytes(source), source) as image:
+            return image.width * image.height
+    return 0
+
+
 def photo_bytes(source: Any) -> bytes:
     """The bytes of the file of a photo, of which it is only known that they are not too many."""
     if isinstance(source, bytes | bytearray | memoryview):

@@ -19,7 +19,7 @@ from bacoun.columns.column import Column
 from bacoun.tabular import TableModel
 
 _DATA = "bacoun"  # the folder of our model inside MLflow's
-_TYPES = {"number": "double", "boolean": "boolean", "category": "string", "date": "string"}
+_TYPES = {"number": "double", "boolean": "boolean"}  # all others are text
 _LIBRARIES = ("bacoun", "torch", "zuko", "numpy", "scikit-learn", "pandas")
 
 
@@ -79,8 +79,11 @@ class Scorer:
 
 
 def _load_pyfunc(path: str) -> Scorer:
-    """MLflow's way in: load what `save_model` wrote."""
-    return Scorer(TableModel.load(path))
+    """MLflow's way in: load what `save_model` wrote.
+
+    Photos are data URIs: a client of a service must not be able to make it read files.
+    """
+    return Scorer(TableModel.load(path).with_photos_in(None))
 
 
 @contextmanager
@@ -104,7 +107,7 @@ def _type(column: Column) -> str:
     values = column.levels or ([] if column.whole else [0.5])
     if column.kind == "number" and not column.gaps and all(float(v).is_integer() for v in values):
         return "long"
-    return _TYPES[column.kind]
+    return _TYPES.get(column.kind, "string")
 
 
 def _example(model: TableModel) -> pd.DataFrame:

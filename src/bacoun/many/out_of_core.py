@@ -38,6 +38,7 @@ from bacoun.many.sketch import Sampling, Sketch
 from bacoun.prediction import FeatureExtractor
 from bacoun.serialization import pack_extractor, unpack_extractor
 from bacoun.tabular.encoding import TableEncoder, find_ids
+from bacoun.tabular.items import ItemColumns
 from bacoun.tabular.labels import MIN_ROWS, label_values
 from bacoun.tabular.model import Sampled, TableModel, check_settings
 
@@ -108,6 +109,8 @@ def fit_files(
     first = next(places[0].frames())
     if target not in first:
         label_values(first, target)  # says so
+    choices: dict[Any, Any] = {"photo": given["photos"], "text": given["text"]}
+    ItemColumns.find(first, {target, group}, choices).refuse_sample()
     ids = tuple(name for name in find_ids(first.drop(columns=target)) if name != group)
     rate = min(1.0, sample_rows / ((1 - share) * n_rows))
     sampling = Sampling(target, group, ids, share, rate, _MOST_HELD_OUT, seed)
@@ -123,7 +126,8 @@ def fit_files(
             fit.infer_posterior(FileFeatures(places, sketch.n_training, source, engine))
 
         sampled = Sampled(**known, fit_classifier=fit_classifier)
-        return TableModel.fit(frame, target, sampled=sampled, **settings)
+        no_items = {"text": False, "photos": False}
+        return TableModel.fit(frame, target, sampled=sampled, **settings | no_items)
 
 
 def _places(files: Sequence[str], engine: Engine) -> list[Place]:

@@ -30,6 +30,8 @@ class Scorer:
     because : bool
         Add the column `because`, which says in words why a row is deferred. That takes a few
         milliseconds for each deferred row.
+    photo_folder : path
+        Folder that paths of photos are relative to; all workers must be able to read it there.
 
     Examples
     --------
@@ -46,19 +48,21 @@ class Scorer:
 
     path: str | os.PathLike[str]
     because: bool = True
+    photo_folder: str | os.PathLike[str] = ""
     checksum: str = field(init=False)
     """Checksum of the saved model."""
 
     def __post_init__(self) -> None:
         # Absolute, because a worker may have another working directory.
         object.__setattr__(self, "path", str(Path(self.path).absolute()))
+        object.__setattr__(self, "photo_folder", str(Path(self.photo_folder).absolute()))
         object.__setattr__(self, "checksum", read_checksum(self.path))
 
     @property
     def model(self) -> TableModel:
         """The model, loaded at most once in each process."""
         with _LOADING:
-            return _load(str(self.path), self.checksum)
+            return _load(str(self.path), self.checksum).with_photos_in(self.photo_folder)
 
     @property
     def meta(self) -> pd.DataFrame:

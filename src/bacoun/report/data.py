@@ -3,7 +3,8 @@
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,9 @@ import pandas as pd
 from sklearn.decomposition import PCA
 
 from bacoun.columns.column import Column
+from bacoun.columns.photo_files import data_uri
 from bacoun.deferral import DeferralRule
+from bacoun.encoders import PhotoError, thumbnail
 from bacoun.tabular.explanation import Explanation
 from bacoun.tabular.model import TableModel
 from bacoun.tabular.scored_rows import ScoredRows
@@ -40,6 +43,8 @@ class ReportData:
     on_map: list[np.ndarray]  # test rows, then OOD rows, along two principal components (N, 2)
     explained_variance: tuple[float, float]  # shares of these components
     written: str  # when
+    # Of these rows, by index and column: texts, and small photos as data URIs.
+    items: dict[int, dict[str, str]] = field(default_factory=dict)
 
 
 def report_data(
@@ -73,6 +78,7 @@ def report_data(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.health.warn_if_not_converged()
+    unfamiliar, ambiguous = _explain_unfamiliar(model, scored), _explain_ambiguous(model, scored)
     return ReportData(
         names={"model": "model", "test": "test rows", "ood": "OOD rows", **(names or {})},
         classes=classes,
@@ -84,12 +90,13 @@ def report_data(
         test=replace(scored, truth=truth),
         ood=others[0] if others else None,
         calibration={name: model.calibration[name] for name in ("ood_score", "total")},
-        unfamiliar=_explain_unfamiliar(model, scored),
-        ambiguous=_explain_ambiguous(model, scored),
+        unfamiliar=unfamiliar,
+        ambiguous=ambiguous,
         columns={column.name: column for column in model.profile.used},
         on_map=[rows @ components.T for rows in points],
         explained_variance=explained_variance,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        items=_items(model, scored, sorted({*unfamiliar, *ambiguous})),
     )
 
 
@@ -164,6 +171,19 @@ def _explain_ambiguous(model: TableModel, scored: ScoredRows) -> dict[int, Expla
     rows = np.argsort(-scored.evaluation.aleatoric, kind="stable")[:_LISTED]
     explained = model.explainer.ambiguous(scored.take(rows))
     return dict(zip(rows.tolist(), explained, strict=True))
+
+
+def _items(model: TableModel, scored: ScoredRows, rows: list[int]) -> dict[int, dict[str, str]]:
+    """Texts, and small photos as data URIs, of some rows; a gap or a bad photo has none."""
+    found: dict[int, dict[str, str]] = {row: {} for row in rows}
+    values = model.encoder.read(scored.frame.iloc[rows]) if model.known else {}
+    for name in model.known:
+        is_photo = next(c.kind for c in model.columns if c.name == name) == "photo"
+        for row, item in zip(rows, values[name], strict=True):
+            with suppress(PhotoError):
+                if item is not None:
+                    found[row][name] = data_uri(thumbnail(item)) if is_photo else item
+    return found
 
 
 def _as_text(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

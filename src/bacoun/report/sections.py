@@ -51,6 +51,11 @@ def shared(data: ReportData) -> Values:
     }
 
 
+def _kinds_of_columns(data: ReportData) -> Values:
+    is_item = {column.embedding is not None for column in data.columns.values()}
+    return {"has_items": True in is_item, "has_values": False in is_item}
+
+
 SECTIONS = {
     "summary": Section("Summary"),
     "model": Section("Model"),
@@ -59,6 +64,6 @@ SECTIONS = {
     "detection": Section("OOD detection"),
     "risk": Section("Risk and coverage"),
     "deferral": Section("Deferral"),
-    "rows": Section("Uncertain rows"),
+    "rows": Section("Uncertain rows", _kinds_of_columns),
     "map": Section("Map"),
 }

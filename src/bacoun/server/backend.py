@@ -49,8 +49,9 @@ class Backend:
         return Response(answer.body, answer.status, headers, answer.media_type)
 
     async def prepare(self) -> None:
-        """Have every model loaded once; say which cannot be."""
-        jobs = [Job("describe", self.catalog[name]) for name in self.catalog.names()]
+        """Have every model loaded and its typical row scored; say which cannot be."""
+        typical = {"values": dict[str, str]()}
+        jobs = [Job("row", self.catalog[name], options=typical) for name in self.catalog.names()]
         answers = [await self.pool.ask(job, FIRST_SECONDS) for job in jobs]
         self.is_prepared = True
         for answer in answers:

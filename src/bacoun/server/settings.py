@@ -11,6 +11,7 @@ class Limits:
     body_bytes: int = 16_000_000
     rows: int = 100_000
     explained_rows: int = 1000  # if their deferral is to be explained in words
+    photo_pixels: int = 250_000_000  # of all photos; a hundred million are read in two seconds
     seconds: float = 30.0  # from the end of the body until the answer
     # Until headers are complete, then until the body is; and for a client to read on in its answer.
     slow_seconds: float = 20.0

@@ -6,8 +6,9 @@ is replaced, then the next, until the row is familiar. Values outside the range 
 come first, because a flow says little about where it was not fitted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ from bacoun.deferral import DeferralRule
 from bacoun.engine.threads import independent_workers
 from bacoun.protocols import HasClassDensities
 from bacoun.tabular.encoding import TableEncoder
-from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Pull, Surprise
+from bacoun.tabular.explanation import MAX_REPAIRS, Explanation, Nearest, Pull, Surprise
+from bacoun.tabular.items import KnownItems
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
 from bacoun.tabular.scored_rows import ScoredRows
@@ -48,6 +50,7 @@ class Explainer:
     replacements: Replacements
     neighborhood: Neighborhood
     rule: DeferralRule
+    known: Mapping[str, KnownItems]  # by the name of a column of texts or photos
 
     def explain(self, scored: ScoredRows) -> list[Explanation]:
         """Explain each row, as it was decided; accepted ones have nothing to explain."""
@@ -104,22 +107,29 @@ class Explainer:
             n_repairs[(n_repairs == 0) & left & self._is_familiar(again)] = number
         assert first is not None
         texts, like_this = self._as_text(scored), _rows_like_this(scored)
-        nats, expected = first
+        nearest, (nats, expected) = self.nearest(scored), first
         for row in np.flatnonzero(~only_unseen).tolist():
             # Then the others, the most surprising first.
             repaired = {repair.column for repair in repairs[row]}
             others = [k for k in np.argsort(-nats[row]).tolist() if k not in repaired]
             repairs[row] += [_Repair(k, expected[k][row], nats[row, k]) for k in others]
-        return [
-            Explanation(
-                reason="unfamiliar",
-                surprises=tuple(self._surprise(texts, row, repair) for repair in repairs[row]),
-                n_repairs=int(n_repairs[row]),
-                unseen=unseen,
-                rows_like_this=like_this[row],
+        explained = []
+        for row, unseen in enumerate(self.encoder.unseen_in(scored.frame)):
+            # Of a text or photo that is missing, or cannot be read, there is no more to say.
+            nothing = {each.column for each in unseen} & self.known.keys()
+            surprises = [self._surprise(texts, row, repair) for repair in repairs[row]]
+            is_told = [each.column not in nothing for each in surprises]
+            explained.append(
+                Explanation(
+                    reason="unfamiliar",
+                    surprises=tuple(compress(surprises, is_told)),
+                    n_repairs=sum(is_told[: int(n_repairs[row])]),
+                    unseen=unseen,
+                    rows_like_this=like_this[row],
+                    nearest=nearest[row],
+                )
             )
-            for row, unseen in enumerate(self.encoder.unseen_in(scored.frame))
-        ]
+        return explained
 
     def _is_familiar(self, scored: ScoredRows) -> np.ndarray:
         return np.asarray(scored.decided(self.rule).reason != "unfamiliar")
@@ -132,7 +142,8 @@ class Explainer:
 
     def _surprise(self, texts: list[list[str]], row: int, repair: _Repair) -> Surprise:
         column = self.encoder.columns_[repair.column]
-        expected = column.as_text(column.decode(repair.expected))
+        value = self.known[column.name].decode if column.name in self.known else column.decode
+        expected = column.as_text(value(repair.expected))
         return Surprise(column.name, texts[repair.column][row], expected, float(repair.nats))
 
     def _surprises(
@@ -191,6 +202,7 @@ class Explainer:
             log_odds = self._log_odds(_replaced(rows, where, others), repeated)
             pulls[:, column] = here - log_odds.reshape(others.shape[:2]).mean(axis=1)
         texts, like_this = self._as_text(scored), _rows_like_this(scored)
+        nearest = self.nearest(scored)
         labels = [str(label) for label in scored.classes]
         names, explanations = [column.name for column in self.encoder.columns_], []
         for row, pair in enumerate(order):
@@ -201,8 +213,22 @@ class Explainer:
             ]
             likely = tuple((labels[k], float(probabilities[row, k])) for k in pair)
             why = Explanation("ambiguous", classes=likely, pulls=tuple(ranked))
-            explanations.append(replace(why, rows_like_this=like_this[row]))
+            explanations.append(replace(why, rows_like_this=like_this[row], nearest=nearest[row]))
         return explanations
+
+    def nearest(self, scored: ScoredRows) -> list[tuple[Nearest, ...]]:
+        """The known texts and photos that are nearest to those of each row, if it has any."""
+        found: list[tuple[Nearest, ...]] = [()] * len(scored)
+        for column, where in zip(self.encoder.columns_, self.replacements.places, strict=True):
+            if column.embedding is None:
+                continue
+            nothing = column.embedding.center  # in place of a gap, or of what cannot be read
+            vectors = scored.features[:, where[: len(nothing)]]
+            rows = np.flatnonzero((vectors != nothing).any(axis=1))
+            nearest = self.known[column.name].nearest(vectors[rows])
+            for row, items in zip(rows.tolist(), nearest, strict=True):
+                found[row] += items
+        return found
 
     def _log_odds(self, rows: np.ndarray, order: np.ndarray) -> np.ndarray:
         """Log-odds (n,) of the first of two classes (n, 2) against the second."""

@@ -11,9 +11,11 @@ import pandas as pd
 
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns.column import Column
+from bacoun.columns.photo_files import data_uri
 from bacoun.deferral import DeferralRule
 from bacoun.posterior import Health
 from bacoun.tabular.encoding import TableEncoder
+from bacoun.tabular.items import KnownItems
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.tabular.splitting import Split
@@ -41,6 +43,11 @@ def describe(
         "classes": {str(label): int((labels == label).sum()) for label in held_out.classes},
         "features": len(encoder.feature_names_),
         "dropped_columns": dict(encoder.dropped_),
+        "encoded_columns": {
+            column.name: f"{column.kind}, by {column.embedding.encoder['kind']}"
+            for column in encoder.columns_
+            if column.embedding is not None
+        },
         "calibrated_on": split.calibrated_on,
         "drift": "" if split.in_order is None else held_out.take(split.in_order).drift(),
         **held_out.quality(),
@@ -70,12 +77,17 @@ def summarize(
         "drift": facts["drift"],
         "classes": ", ".join(f"{label} ({rows})" for label, rows in facts["classes"].items()),
         "columns": f"{facts['features']} features from {n_columns} columns",
-        "dropped": ", ".join(f"{name} ({why})" for name, why in facts["dropped_columns"].items()),
+        "encoded": _with_reasons(facts["encoded_columns"]),
+        "dropped": _with_reasons(facts["dropped_columns"]),
         "quality": f"accuracy {facts['accuracy']:.3f}, AUC {auc}, ECE {facts['ece']:.3f} on the "
         "calibration rows",
         "health": _mixing(health),
         "deferral": ("\n" + " " * 10).join(decisions),
     }
+
+
+def _with_reasons(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({why})" for name, why in columns.items())
 
 
 def _rows(facts: Mapping[str, Any]) -> str:
@@ -105,23 +117,32 @@ def _mixing(health: Health) -> str:
 
 
 def typical_row(
-    classifier: BaCOUnClassifier, encoder: TableEncoder, known: Neighborhood
+    classifier: BaCOUnClassifier,
+    encoder: TableEncoder,
+    neighborhood: Neighborhood,
+    known: Mapping[str, KnownItems],
 ) -> dict[str, Any]:
     """A row in the middle of the densest known ones; it is not any single one of them.
 
-    The median, or the most frequent category, of each column over the 25 most familiar rows.
+    The median, or the most frequent category, of each column over the 25 most familiar rows; the
+    known text or photo that is nearest to the mean of theirs.
     """
-    rows = known.rows[:_N_LOOKED_AT] * known.scale + known.mean
+    rows = neighborhood.rows[:_N_LOOKED_AT] * neighborhood.scale + neighborhood.mean
     score = classifier.evaluate(rows).ood_score
     nearest = rows[np.argsort(score, kind="stable")[:_N_TYPICAL]]
     pairs = zip(encoder.columns_, encoder.places, strict=True)
-    return {c.name: c.as_cell(_middle(c, nearest[:, where])) for c, where in pairs}
+    return {
+        c.name: c.as_cell(_middle(c, nearest[:, where], known.get(c.name))) for c, where in pairs
+    }
 
 
-def _middle(column: Column, features: np.ndarray) -> Any:
+def _middle(column: Column, features: np.ndarray, known: KnownItems | None) -> Any:
     gap = features[:, -1] == (len(column.levels) or 1)
     if (column.levels or column.gaps) and gap.mean() > 0.5:
         return None
+    if known is not None:
+        ((item,),) = known.nearest(features.mean(axis=0, keepdims=True), number=1)
+        return item.text if item.thumbnail is None else data_uri(item.thumbnail)
     if column.levels:
         codes, counts = np.unique(features[:, 0].astype(int), return_counts=True)
         return column.decode(np.array([codes[counts.argmax()]]))

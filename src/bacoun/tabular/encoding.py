@@ -1,11 +1,11 @@
-"""TableEncoder: columns of numbers, booleans, categories and dates -> features (N, D).
+"""TableEncoder: columns of a table, numbers or others -> features (N, D).
 
 A category is one feature, the number of its value; the classifier is told which features are
 categories. Its state is plain values, so that it can be stored in a model's JSON, and its error
 messages name the column, the row and the value.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -15,10 +15,12 @@ import pandas as pd
 from bacoun.columns.cells import Cells, as_text, equals, is_missing
 from bacoun.columns.column import MAX_CATEGORIES, Column
 from bacoun.columns.frames import check_names, check_values
+from bacoun.columns.photo_files import located
 from bacoun.columns.profile import TableProfile
 from bacoun.columns.reading import listed
 from bacoun.columns.type_inference import find_kind, is_constant, is_id
 from bacoun.tabular.explanation import Unseen
+from bacoun.tabular.items import ItemColumns
 
 
 class TableEncoder:
@@ -27,12 +29,21 @@ class TableEncoder:
     Numbers stay as they are, dates become days since 1970, and month and weekday if training has
     all of them. Categories, booleans and numbers that take only two values become 0, 1, ..., in
     sorted order. A gap is a category of its own; in a continuous column it is replaced by the
-    median and a 0/1 feature is added. Ids, constant and empty columns are dropped.
+    median and a 0/1 feature is added. Texts and photos become vectors, by encoders. Ids, constant
+    and empty columns are dropped.
 
     A row is marked as unseen if it has a category that `fit` did not see, a number or date that is
     outside the range in `fit` by more than the width of that range, a gap where there was none,
-    more gaps than any row of `fit`, or another value in a column that was constant. After `fit`,
-    `profile_` describes all columns.
+    more gaps than any row of `fit`, another value in a column that was constant, or a photo that
+    cannot be read. After `fit`, `profile_` describes all columns.
+
+    Parameters
+    ----------
+    profile : TableProfile, optional
+        What another one has learned.
+    photo_folder : str or None
+        What paths of photos are relative to; "" is the current directory. None: paths are refused,
+        and photos are data URIs, so that nobody can make a service read files.
 
     Examples
     --------
@@ -47,7 +58,8 @@ class TableEncoder:
            [61.,  1.,  0.]])
     """
 
-    def __init__(self, profile: TableProfile | None = None) -> None:
+    def __init__(self, profile: TableProfile | None = None, photo_folder: str | None = "") -> None:
+        self.photo_folder = photo_folder
         if profile is not None:
             self.profile_ = profile
 
@@ -62,6 +74,7 @@ class TableEncoder:
         impute: bool = True,
         ids: Mapping[str, str] | None = None,
         no_inputs: Iterable[str] = (),
+        items: ItemColumns | None = None,
     ) -> np.ndarray:
         """Learn from a table, whose cells are read once, and encode it as features (N, D).
 
@@ -75,16 +88,21 @@ class TableEncoder:
             Result of `find_ids` on a larger table that contains `frame`. None: find them here.
         no_inputs : iterable of str
             Columns that are described, but not used, such as groups and times.
+        items : ItemColumns, optional
+            Columns of texts and photos, all of which can be read. None: there are none.
         """
         check_names(frame)
+        items = items or ItemColumns()
         inputs = frame.drop(columns=list(no_inputs))
         dropped = dict(find_ids(inputs) if ids is None else ids)
         dropped |= _without_content(inputs.drop(columns=list(dropped)))
         cells: dict[str, Cells] = {}
         for name in inputs.columns.drop(list(dropped)):
-            kind, date_format = find_kind(frame[name])
+            kind, date_format = items.kinds.get(name), None
+            if kind is None:
+                kind, date_format = find_kind(frame[name])
             cells[name] = Cells.read(frame[name], kind, date_format, strict=True)
-            if len(cells[name].labels) > MAX_CATEGORIES:
+            if kind == "category" and len(cells[name].labels) > MAX_CATEGORIES:
                 raise ValueError(
                     f"column '{name}' must have at most {MAX_CATEGORIES} categories; it has "
                     f"{len(cells[name].labels)}. Group the rare ones, or leave the column out."
@@ -96,12 +114,13 @@ class TableEncoder:
             )
         values = _contents(cells)
         check_values(values, complete=[] if impute else cells)
-        self.profile_ = TableProfile.of_cells(frame, cells, dropped)
+        self.profile_ = TableProfile.of_cells(frame, cells, dropped, items.encoders)
         return self._encode(values)[0]
 
     def without_row_hashes(self) -> Self:
         """One that encodes in the same way, and is small enough to be sent to many workers."""
-        return type(self)(replace(self.profile_, row_hashes=np.empty(0, dtype=np.int64)))
+        small = replace(self.profile_, row_hashes=np.empty(0, dtype=np.int64))
+        return type(self)(small, self.photo_folder)
 
     @property
     def columns_(self) -> list[Column]:
@@ -130,6 +149,25 @@ class TableEncoder:
         ends = np.cumsum([len(column.features) for column in self.columns_]).tolist()
         return [[*range(*bounds)] for bounds in zip([0, *ends[:-1]], ends, strict=True)]
 
+    def without_gaps(self, n_categories: Sequence[int] | None) -> list[int]:
+        """Numbers of categories of the features (D,), but -1 for those that only say "missing"."""
+        sizes = list(n_categories or [0] * len(self.feature_names_))
+        for column, where in zip(self.columns_, self.places, strict=True):
+            if column.gaps and not column.levels:
+                sizes[where[-1]] = -1
+        return sizes
+
+    def texts_and_photos(
+        self, frame: pd.DataFrame, features: np.ndarray
+    ) -> list[tuple[Column, np.ndarray, np.ndarray]]:
+        """Columns of texts and photos, with their cells (N,) and vectors (N, D) in a table."""
+        values, found = self.read(frame), []
+        for column, where in zip(self.columns_, self.places, strict=True):
+            if column.embedding is not None:
+                vectors = features[:, where[: len(column.embedding.center)]]
+                found.append((column, values[column.name], vectors))
+        return found
+
     def transform(self, frame: pd.DataFrame) -> np.ndarray:
         """Features (N, D), in float64, of a table with the same columns in any order."""
         return self.transform_with_unseen(frame)[0]
@@ -156,24 +194,23 @@ class TableEncoder:
         values, unseen = self.read(frame), [list[Unseen]() for _ in range(len(frame))]
         for column in self.columns_:
             cells = values[column.name]
-            for row in np.flatnonzero(column.encode(cells)[1]):
-                training = "never in training" if pd.isna(cells[row]) else column.in_training
+            for row, training in column.unseen_in(cells).items():
                 unseen[row].append(Unseen(column.name, column.as_text(cells[row]), training))
         for name, value in self._constants(frame):
             text = as_text(frame[name])
-            for row in np.flatnonzero(~equals(frame[name], value)):
+            for row in np.flatnonzero(~equals(frame[name], value)).tolist():
                 unseen[row].append(Unseen(name, text[row], f"always {value} in training"))
         n_missing, most = _n_missing(values), self.profile_.max_missing
-        for row in np.flatnonzero(n_missing > most):
+        for row in np.flatnonzero(n_missing > most).tolist():
             training = f"at most {most} in training"
             unseen[row].insert(0, Unseen("missing values", str(n_missing[row]), training))
         return list(map(tuple, unseen))
 
     def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The table, with numbers and booleans parsed from the text of a CSV; dates as they are."""
+        """The table, with numbers and booleans parsed from the text of a CSV; the rest as it is."""
         result, read = frame.astype(object), self.read(frame)
         for column in self.columns_:
-            if column.kind == "date":
+            if column.kind in ("date", "photo"):
                 continue
             values = read[column.name]
             parsed = (values == 1 if column.kind == "boolean" else values).astype(object)
@@ -192,7 +229,21 @@ class TableEncoder:
             )
         values = _contents({column.name: column.read(frame) for column in self.columns_})
         check_values(values)
+        for column in self.columns_:
+            if column.kind == "photo":
+                values[column.name] = self._located(values[column.name])
         return values
+
+    def located(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table, with complete paths of photos."""
+        photos = [c.name for c in self.columns_ if c.kind == "photo" and c.name in frame]
+        paths = {name: Cells.read(frame[name], "photo").content for name in photos}
+        return frame.assign(**{name: self._located(cells) for name, cells in paths.items()})
+
+    def _located(self, photos: np.ndarray) -> np.ndarray:
+        """Photos (N,) with complete paths; None where there is none."""
+        paths = [None if photo is None else located(photo, self.photo_folder) for photo in photos]
+        return np.array(paths, dtype=object)
 
 
 def find_ids(frame: pd.DataFrame) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,10 +11,12 @@ import pandas as pd
 from bacoun.classifier import BaCOUnClassifier
 from bacoun.columns.checks import Finding, check_table
 from bacoun.columns.column import Column
+from bacoun.columns.embedding import remember
 from bacoun.columns.frames import as_pandas, like, table_checksum
 from bacoun.columns.profile import TableProfile
 from bacoun.columns.reading import listed
 from bacoun.deferral import DeferralRule
+from bacoun.encoders import Encoder, HasSpec
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
 from bacoun.files.persistence import from_state, to_state
@@ -22,7 +24,8 @@ from bacoun.serialization import pack_classifier, unpack_classifier
 from bacoun.tabular.attribution import Explainer
 from bacoun.tabular.description import describe, made_now, summarize, typical_row
 from bacoun.tabular.encoding import TableEncoder
-from bacoun.tabular.explanation import Explanation
+from bacoun.tabular.explanation import Explanation, Nearest
+from bacoun.tabular.items import Choice, ItemColumns, KnownItems
 from bacoun.tabular.labels import read_labels
 from bacoun.tabular.neighbors import Neighborhood
 from bacoun.tabular.replacements import Replacements
@@ -65,6 +68,8 @@ class TableModel:
     """Up to 10,000 of the rows, to notice others that are far from all of them."""
     replacements: Replacements
     """What columns may be replaced by, to explain why a row is unfamiliar."""
+    known: Mapping[str, KnownItems] = field(default_factory=dict)
+    """Up to 2,000 training items of each column of texts or photos, to show the nearest ones."""
 
     @classmethod
     def fit(
@@ -82,6 +87,11 @@ class TableModel:
         confidence: float = 0.95,
         per_class: bool = False,
         quick: bool = False,
+        text: Choice = None,
+        photos: Choice = None,
+        text_encoder: str | Encoder = "minilm",
+        photo_encoder: str | Encoder = "efficientnet-lite0",
+        photo_folder: str | os.PathLike[str] = "",
         classifier: BaCOUnClassifier | None = None,
         verbose: bool = False,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
@@ -124,6 +134,15 @@ class TableModel:
             Guarantee `false_alarm` within each predicted class with enough calibration rows.
         quick : bool
             Use settings for a first look: seconds instead of minutes.
+        text : list of str or False, optional
+            Columns of free text. None: those of sentences. False: none; they are dropped as ids.
+        photos : list of str or False, optional
+            Columns of paths of photos, or of data URIs. None: those that end in .jpg, .png and so
+            on. Rows with photos that cannot be read are left out, with a warning.
+        text_encoder, photo_encoder : str or Encoder
+            A name of `bacoun.encoders.KINDS`, or an encoder with a `spec`, by which it is saved.
+        photo_folder : path
+            What paths of photos are relative to; "" is the current directory.
         classifier : BaCOUnClassifier, optional
             Your own settings, with a boundary; it is fitted in place. None: the default or the
             quick ones.
@@ -136,15 +155,18 @@ class TableModel:
         """
         shares = {"calibration_share": calibration_share, "false_alarm": false_alarm}
         check_settings(random_state, max_error, **shares, confidence=confidence)
-        frame = as_pandas(frame)
+        frame, no_inputs = as_pandas(frame), split_columns(group, time)
+        folder, others = os.path.abspath(photo_folder), {target, *no_inputs}
+        encoders = {"text": text_encoder, "photo": photo_encoder}
+        items = ItemColumns.find(frame, others, {"photo": photos, "text": text}, encoders)
+        frame = items.without_unreadable(frame, folder, verbose)
         labels, table = read_labels(frame, target), frame.drop(columns=target)
         split = Split.of(
-            table, labels, calibration_share, random_state, group, time, impute, sampled
+            table, labels, calibration_share, random_state, group, time, impute, sampled, items
         )
-        no_inputs = split_columns(group, time)
         held_out = table.iloc[split.held_out].drop(columns=no_inputs)
-        encoder = TableEncoder()
-        points = encoder.fit_transform(table.iloc[split.train], impute, split.ids, no_inputs)
+        training, encoder = table.iloc[split.train], TableEncoder(photo_folder=folder)
+        points = encoder.fit_transform(training, impute, split.ids, no_inputs, items)
         features, unseen = encoder.transform_with_unseen(held_out)
 
         make = BaCOUnClassifier.quick if quick else BaCOUnClassifier
@@ -167,7 +189,10 @@ class TableModel:
         facts |= {"error_bound": error_bound, "seed": random_state}
         facts |= {"impute": impute, "quick": quick, "data_digest": table_checksum(frame)}
         facts |= {} if sampled is None else sampled.facts
-        known = np.concatenate([points, features[~unseen]])
+        rows = np.concatenate([points, features[~unseen]])
+        embedded = encoder.texts_and_photos(training, points)
+        items_kept = KnownItems.of_columns(embedded, labels[split.train], random_state)
+        sizes = encoder.without_gaps(classifier.n_categories_)
         profile, share = encoder.profile_, len(split.train) / facts["training_rows"]
         encoder.profile_ = replace(profile, hashed=profile.hashed * share)
         return cls(
@@ -178,8 +203,9 @@ class TableModel:
             facts=facts,
             made=made_now(),
             calibration=scored.calibration(),
-            neighborhood=Neighborhood.fit(known, _sizes(classifier, encoder), random_state),
-            replacements=Replacements.fit(encoder, points, classes[split.train]),
+            neighborhood=Neighborhood.fit(rows, sizes, random_state),
+            replacements=Replacements.fit(encoder, points, classes[split.train], items_kept),
+            known=items_kept,
         )
 
     @property
@@ -290,7 +316,7 @@ class TableModel:
 
     def check(self, frame: pd.DataFrame) -> list[Finding]:
         """What is different about a table, compared with the training rows; see `check_table`."""
-        return check_table(self.profile, frame, self.target)
+        return check_table(self.profile, self.located(frame), self.target)
 
     def coordinates(self, scored: ScoredRows) -> np.ndarray:
         """Scored rows as points (N, E): standardized numbers and one-hot encoded categories."""
@@ -298,7 +324,7 @@ class TableModel:
 
     def typical_row(self) -> dict[str, Any]:
         """A row in the middle of the densest known ones, written as in a table."""
-        return typical_row(self.classifier, self.encoder, self.neighborhood)
+        return typical_row(self.classifier, self.encoder, self.neighborhood, self.known)
 
     def typed(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table, with numbers and booleans parsed from the text of a CSV; dates as they are."""
@@ -307,9 +333,24 @@ class TableModel:
     @property
     def explainer(self) -> Explainer:
         """Explains rows by the parts of this model."""
-        return Explainer(
-            self.classifier, self.encoder, self.replacements, self.neighborhood, self.rule
-        )
+        fitted = self.classifier, self.encoder, self.replacements
+        return Explainer(*fitted, self.neighborhood, self.rule, self.known)
+
+    def nearest(self, scored: ScoredRows) -> list[tuple[Nearest, ...]]:
+        """The training texts and photos that are nearest to those of each scored row."""
+        return self.explainer.nearest(scored)
+
+    def located(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table, with complete paths of photos."""
+        return self.encoder.located(frame)
+
+    def with_photos_in(self, folder: str | os.PathLike[str] | None) -> Self:
+        """The same model, for which paths of photos are relative to `folder`.
+
+        None: paths are refused, so that nobody can make a service read files; data URIs are not.
+        """
+        where = None if folder is None else os.path.abspath(folder)
+        return replace(self, encoder=TableEncoder(self.profile, where))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model atomically to the folder `path`, as JSON and safetensors.
@@ -326,12 +367,18 @@ class TableModel:
             "calibration": to_state(self.calibration),
             "neighborhood": to_state(self.neighborhood),
             "replacements": to_state(self.replacements),
+            "known": to_state(self.known),
         }
         write_folder(content, path, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read the model that `save` wrote to the folder `path`."""
+    def load(cls, path: str | os.PathLike[str], *, encoders: Iterable[HasSpec] = ()) -> Self:
+        """Read the model that `save` wrote to the folder `path`.
+
+        `encoders` of texts and photos are needed only if they are of your own, or download weights.
+        """
+        for each in encoders:
+            remember(each)
         content = read_folder(path)
         if "encoder" not in content:
             raise ValueError(
@@ -349,13 +396,5 @@ class TableModel:
                 calibration={name: each.numpy() for name, each in content["calibration"].items()},
                 neighborhood=from_state(Neighborhood, content["neighborhood"]),
                 replacements=from_state(Replacements, content["replacements"]),
+                known=from_state(dict[str, KnownItems], content["known"]),
             )
-
-
-def _sizes(classifier: BaCOUnClassifier, encoder: TableEncoder) -> list[int]:
-    """Number of categories of each feature: 0 if it is continuous, -1 if it only says "missing"."""
-    sizes = list(classifier.n_categories_ or [0] * len(encoder.feature_names_))
-    for column, where in zip(encoder.columns_, encoder.places, strict=True):
-        if column.gaps and not column.levels:
-            sizes[where[-1]] = -1
-    return sizes

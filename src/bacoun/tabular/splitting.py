@@ -13,6 +13,7 @@ from bacoun.columns.cells import Cells
 from bacoun.columns.type_inference import find_kind
 from bacoun.deferral.checks import as_share
 from bacoun.tabular.encoding import TableEncoder, find_ids
+from bacoun.tabular.items import ItemColumns
 
 _FEWEST_OTHERS, _SHARE_OF_OTHERS = 5, 0.02  # rows whose label is not that of most identical rows
 
@@ -51,11 +52,13 @@ class Split:
         time: str | None,
         impute: bool,
         sampled: Sampled | None,
+        items: ItemColumns,
     ) -> Self:
         """Split a table without its target; `TableModel.fit` explains the settings."""
         known_ids = find_ids(table) if sampled is None else sampled.ids
-        ids = {name: why for name, why in known_ids.items() if name not in (group, time)}
-        groups = find_groups(table.drop(columns=list(ids)), group)
+        others = {group, time, *items.kinds}
+        ids = {name: why for name, why in known_ids.items() if name not in others}
+        groups = find_groups(items.by_content(table.drop(columns=list(ids))), group)
         n_copies = len(table) - len(np.unique(groups))
         repeats = "copies" if n_copies else "none"
         if group is None and are_events(labels, groups):
@@ -70,7 +73,8 @@ class Split:
             train, held_out = split_by_time(labels, groups, times, share)
         except ValueError:
             inputs = table.drop(columns=split_columns(group, time))
-            TableEncoder().fit(inputs, impute)  # if the columns are the problem, they are named
+            # If the columns are the problem, they are named.
+            TableEncoder().fit(inputs, impute, items=items)
             raise
         latest, is_date = times[held_out], find_kind(table[time])[0] == "date"
         write = dates.as_text if is_date else "{:.15g}".format

@@ -86,6 +86,9 @@ def watched(
     ]
     place = 0
     for column in columns[:_MAX_COLUMNS]:
+        if column.embedding is not None:  # single numbers of a vector mean nothing
+            place += len(column.features)
+            continue
         reference = known.rows[:, place].astype(float)
         if column.levels:
             codes, n_codes = reference.round(), len(column.levels) + 1

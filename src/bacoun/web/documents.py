@@ -35,9 +35,15 @@ def answers(*refusals: int, of: Any = dict[str, Any], also: tuple[str, ...] = ()
 
 def body(of: Any, *also: str, example: Any) -> dict[str, Any]:
     """What an address reads: a model in JSON, or a body of other media types."""
-    content = {each: {"schema": {"type": "string", "format": "binary"}} for each in also}
+    files = file_body(*also)["requestBody"]
     described = {MEDIA_TYPE: {"schema": _schema(of), "example": example}}
-    return {"requestBody": {"required": True, "content": described | content}}
+    return {"requestBody": files | {"content": described | files["content"]}}
+
+
+def file_body(*media_types: str) -> dict[str, Any]:
+    """What an address reads: a file of one of these types."""
+    content = {each: {"schema": {"type": "string", "format": "binary"}} for each in media_types}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def _schema(model: Any) -> dict[str, Any]:

@@ -13,7 +13,10 @@ from scipy.special import gammaln
 
 from bacoun.columns.cells import Cells
 from bacoun.columns.column import Column
+from bacoun.columns.photo_files import is_photo
+from bacoun.columns.writing_style import WritingStyle, known_shares
 
+_TEXTS = 2000  # that are looked at
 _FITS = 0.1  # a distance below this is no difference that matters
 _FITS_BY_CHANCE = 0.05  # p-value above which a larger one is no evidence
 
@@ -42,10 +45,31 @@ def compare(training: Column, cells: Cells) -> Difference:
     present = cells.present
     if len(present) == 0 or training.n_present == 0:
         return Difference(0.0, 1.0)
+    if training.kind == "photo":
+        others = float(np.mean([not is_photo(cell) for cell in items_in(cells)]))
+        return Difference(others, 0.0 if others else 1.0)
+    if training.embedding is not None and training.embedding.style is not None:
+        return _compare_words(training.embedding.style, items_in(cells))
     if training.kind == "category":
         return _compare_counts(training.counts, cells.counts)
     size = distance(training, np.sort(present), training.cuts)
     return Difference(size, ks_p(size, training.n_present, len(present)))
+
+
+def items_in(cells: Cells) -> list[str]:
+    """The texts or photos that are present."""
+    items: list[str] = cells.content[~cells.missing].tolist()
+    return items
+
+
+def _compare_words(before: WritingStyle, texts: list[str]) -> Difference:
+    """By which part the share of words that were frequent in training has changed."""
+    shares = known_shares(texts[:: -(-len(texts) // _TEXTS)], before.words)
+    sd = max(before.known_sd, float(shares.std()), 1e-3)
+    error = sd * np.sqrt(1 / before.n_texts + 1 / len(shares))
+    change = abs(float(shares.mean()) - before.known)
+    p = float(2 * stats.norm.sf(change / error))
+    return Difference(min(change / max(before.known, 1e-3), 1.0), p)
 
 
 def distance(

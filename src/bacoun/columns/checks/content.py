@@ -11,6 +11,7 @@ from bacoun.columns.cells import Cells
 from bacoun.columns.checks import units
 from bacoun.columns.checks.comparing import Difference, compare, extreme_p, share_p, unseen_p
 from bacoun.columns.checks.findings import Finding, Severity, most_serious_first
+from bacoun.columns.checks.items import item_findings
 from bacoun.columns.checks.spelling import MISSING_WORDS, explain_categories, explain_cells
 from bacoun.columns.column import Column
 from bacoun.columns.reading import listed
@@ -36,7 +37,9 @@ class ColumnCheck:
     def findings(self) -> Iterator[Finding]:
         """All that is different, most important first."""
         differences = list(self._unreadable())
-        if not differences:
+        if self.training.embedding is not None:
+            differences = list(item_findings(self.training, self.cells, self.alpha))
+        elif not differences:
             is_category = self.training.kind in ("category", "boolean")
             differences = list(self._categories() if is_category else self._numbers())
         yield from differences

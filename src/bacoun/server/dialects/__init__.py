@@ -5,11 +5,12 @@ body that came there, `read`. Its name here is the kind of job that its routes a
 process that accepts requests a dialect imports neither pandas nor torch.
 """
 
-from bacoun.server.dialects import mlflow, open_inference, tables
+from bacoun.server.dialects import mlflow, open_inference, photos, tables
 from bacoun.server.dialects.dialect import Dialect
 
 DIALECTS: dict[str, Dialect] = {
     "predict": tables,
+    "photos": photos,
     "infer": open_inference,
     "invocations": mlflow,
 }

@@ -23,6 +23,7 @@ class ScoringRequest:
     media_type: str = JSON  # of the answer
     because: bool = False  # say in words why a row is deferred
     inputs: bool = False  # repeat the columns of the table, before those that are added
+    nearest: bool = False  # with `because`: the nearest known items of accepted rows, too
 
     def __len__(self) -> int:
         return n_rows_of(self.rows)

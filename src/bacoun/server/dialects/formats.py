@@ -36,6 +36,8 @@ class Scored:
     rows: slice = field(default_factory=lambda: slice(None))
     # All rows of the table as records; called only if records are asked for.
     all_records: Callable[[], list[dict[str, Any]]] | None = None
+    # The known texts and photos that are nearest to each row's; records have them, tables do not.
+    nearest: list[list[dict[str, Any]]] | None = None
 
     @property
     def table(self) -> pd.DataFrame:
@@ -45,7 +47,11 @@ class Scored:
     @property
     def records(self) -> list[dict[str, Any]]:
         """The rows as dictionaries of plain values."""
-        return self.all_records()[self.rows] if self.all_records else to_records(self.table)
+        found = self.all_records()[self.rows] if self.all_records else to_records(self.table)
+        if self.nearest is None:
+            return found
+        pairs = zip(found, self.nearest, strict=True)
+        return [record | {"nearest": nearest} for record, nearest in pairs]
 
 
 def read_rows(body: bytes, media_type: str) -> Rows:

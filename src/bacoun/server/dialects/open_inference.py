@@ -240,11 +240,11 @@ def _tensor(column: pd.Series) -> dict[str, Any]:
 def metadata(loaded: LoadedModel) -> dict[str, Any]:
     """How the protocol describes a model."""
     model = loaded.model
-    kinds = {"number": "FP64", "boolean": "BOOL", "category": "BYTES", "date": "BYTES"}
+    kinds = {"number": "FP64", "boolean": "BOOL"}
     outputs = dict.fromkeys(model.added_columns, "FP64")
     outputs |= dict.fromkeys(outputs.keys() & {"decision", "reason", "because"}, "BYTES")
     outputs["prediction"] = _OF_KIND.get(model.classes.dtype.kind, "BYTES")
-    inputs = {column.name: kinds[column.kind] for column in model.columns}
+    inputs = {column.name: kinds.get(column.kind, "BYTES") for column in model.columns}
     return {
         "name": loaded.name,
         "versions": [loaded.version],

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from bacoun.server.workers.models import LoadedModel
 
 _Because = Annotated[
-    bool, Query(description="Say in words why a row is deferred; takes milliseconds for each.")
+    bool,
+    Query(
+        description="Say in words why a row is deferred, and in JSON which known texts and photos "
+        "are nearest to its own; takes milliseconds for each."
+    ),
 ]
 _Inputs = Annotated[
     bool, Query(description="Repeat the columns of the request, before those that are added.")
@@ -32,12 +36,23 @@ class Table(BaseModel):
     rows: list[dict[str, Value]] = Field(min_length=1)
 
 
+class Nearest(BaseModel):
+    """A text or photo of training that is among the nearest to one of a row."""
+
+    column: str
+    kind: str
+    label: str
+    similarity: float
+    text: str
+    thumbnail: str | None
+
+
 class ScoredTable(BaseModel):
-    """Rows with what a model says about them."""
+    """Rows with what a model says about them; `nearest` if they have texts or photos."""
 
     model: str
     version: str
-    rows: list[dict[str, Value]]
+    rows: list[dict[str, Value | list[Nearest]]]
 
 
 _TABLE = body(Table, CSV, ARROW, example={"rows": [{"age": 51, "ward": "A"}]})
@@ -78,8 +93,9 @@ def routes(backend: "Backend") -> APIRouter:
     async def check(name: str, request: Request) -> Response:
         """What is different about a table, compared with the training table."""
         media_type = media_type_of(request, MEDIA_TYPES)
-        most = backend.settings.limits.rows
-        return await backend.ask_with_body(request, "check", name, media_type, max_rows=most)
+        limits = backend.settings.limits
+        most = {"max_rows": limits.rows, "max_pixels": limits.photo_pixels}
+        return await backend.ask_with_body(request, "check", name, media_type, **most)
 
     return router
 

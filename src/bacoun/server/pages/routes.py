@@ -8,7 +8,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from starlette.staticfiles import StaticFiles
 
 from bacoun.server.backend import Backend
-from bacoun.web.documents import answers
+from bacoun.server.dialects.formats import JSON
+from bacoun.server.dialects.tables import Table
+from bacoun.server.http.bodies import media_type_of
+from bacoun.web.documents import answers, body
 from bacoun.web.errors import ApiError
 from bacoun.web.pages import page, wants_page
 
@@ -43,6 +46,15 @@ def page_routes(backend: Backend) -> APIRouter:
         if wants_page(request.headers):
             return show("model")
         return await backend.ask("row", name, values=dict(request.query_params))
+
+    @router.post(
+        "/models/{name}",
+        openapi_extra=body(Table, example={"rows": [{"age": 51}]}),
+        responses=answers(404, 408, 413, 415, 422),
+    )
+    async def row(name: str, request: Request) -> Response:
+        """The same for one row in the body, where photos and long texts fit."""
+        return await backend.ask_with_body(request, "row", name, media_type_of(request, (JSON,)))
 
     @router.get("/models/{name}/watch", responses=answers(404))
     async def watch(name: str) -> Response:

@@ -15,7 +15,7 @@ from bacoun.server.dialects.formats import Scored, check_length, to_frame, to_re
 from bacoun.server.jobs import Answer, Job
 from bacoun.server.settings import Settings
 from bacoun.server.workers.models import LoadedModel, LoadedModels
-from bacoun.server.workers.questions import QUESTIONS
+from bacoun.server.workers.questions import QUESTIONS, plain_nearest
 from bacoun.tabular.scored_rows import ScoredRows
 from bacoun.web.errors import ApiError
 
@@ -37,12 +37,18 @@ class BatchScorer:
             return [Answer.refusal(503, f"the model cannot be loaded: {error}")] * len(jobs)
         answers: dict[int, Answer] = {}
         requests: dict[int, ScoringRequest] = {}
+        most = pixels_left = self.limits.photo_pixels
         for place, job in enumerate(jobs):
             try:
                 if job.kind in QUESTIONS:
                     answers[place] = QUESTIONS[job.kind](loaded, job)
                 else:
-                    requests[place] = self._read(loaded, job)
+                    request = self._read(loaded, job)
+                    n_pixels = loaded.count_pixels(request.rows, most)
+                    if n_pixels > pixels_left:
+                        raise ApiError(503, "the server is busy with photos; try again later.")
+                    pixels_left -= n_pixels
+                    requests[place] = request
             except Exception as error:
                 answers[place] = _refusal(error)
         answers |= _scored(loaded, requests)
@@ -107,12 +113,23 @@ def _written(
         start += len(request)
         part = Scored(table, rows, records)
         if request.because or request.inputs:
-            own = scored.take(np.r_[rows])
-            more = loaded.model.with_because(own) if request.because else own.table
-            part = Scored(own.frame.join(more) if request.inputs else more)
+            part = _told(loaded, request, scored.take(np.r_[rows]))
         counts = {"rows": len(request), "deferred": int(is_deferred[rows].sum())}
         answers[place] = Answer(request.write(part), request.media_type, **counts)
     return answers
+
+
+def _told(loaded: LoadedModel, request: ScoringRequest, scored: ScoredRows) -> Scored:
+    """Scored rows with what else a request asks for."""
+    table, nearest = scored.table, None
+    if request.because:
+        explanations = loaded.model.explain_rows(scored)
+        table = table.assign(because=list(map(str, explanations)))
+        if loaded.model.known:
+            told = [each.nearest for each in explanations]
+            known = loaded.model.nearest(scored) if request.nearest else told
+            nearest = list(map(plain_nearest, known))
+    return Scored(scored.frame.join(table) if request.inputs else table, nearest=nearest)
 
 
 def _refusal(error: Exception) -> Answer:

@@ -20,13 +20,14 @@ function operation(path, method, { summary, description, parameters = [], reques
     ...rest.map((each) => el("p", {}, ...coded(each))),
     ...(lines.length ? [el("table", {}, el("caption", {}, "Parameters"), el("tbody", {}, ...lines))] : []),
     ...(requestBody ? [el("p", { class: "quiet" }, `Body: ${Object.keys(content).join(", ")}`)] : []),
-    el("pre", {}, el("code", {}, curl(path, method, example))),
+    el("pre", {}, el("code", {}, curl(path, method, example, Object.keys(content)[0]))),
     el("table", {}, el("caption", {}, "Answers"), el("tbody", {}, ...statuses)));
 }
 
-function curl(path, method, example) {
+function curl(path, method, example, type) {
   const address = location.origin + path.replace("{name}", "NAME");
   if (method === "get") return `curl -H 'Accept: application/json' ${address}`;
+  if (type.startsWith("image/")) return `curl -H 'Content-Type: ${type}' --data-binary @photo.jpg \\\n  ${address}`;
   return `curl -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(example ?? {})}' \\\n  ${address}`;
 }
 

@@ -1,75 +1,25 @@
 // A model's page: a row to change, tables to score, and what the model was asked so far.
 
 import { ask, bar, byId, complain, data, debounced, el, percent, rowsLikeThis, shown } from "./common.js";
+import { control, fill, nearestKnown, onFile, text, values } from "./form.js";
 import { showWatch } from "./watch.js";
 
 const path = location.pathname;
 const name = decodeURIComponent(path.split("/").pop());
 const api = `/v1/models/${encodeURIComponent(name)}`;
+const LONG = 4000;
 let described = null;
+let example = ""; // a table of one row, in CSV
 let latest = 0;
 
 // --- one row ------------------------------------------------------------------------------------
 
-function control(column) {
-  const label = el("span", {}, column.name);
-  const id = `column-${described.columns.indexOf(column)}`;
-  const input = el("input", { id, "data-column": column.name });
-  const note = el("small", {});
-  const cell = el("label", { class: "cell", for: id }, label, input, note);
-  if (column.levels) {
-    const list = el("datalist", { id: `${id}-levels` }, ...column.levels.map((each) => el("option", { value: String(each) })));
-    input.type = "text";
-    input.setAttribute("list", list.id);
-    const some = column.levels.slice(0, 4).map(String).join(", ");
-    note.textContent = column.levels.length > 4 ? `${some} and ${column.levels.length - 4} more` : some;
-    cell.append(list);
-  } else if (column.kind === "date") {
-    input.type = "text";
-    note.textContent = `${column.low} to ${column.high}`;
-  } else {
-    input.type = "number";
-    input.step = "any";
-    note.textContent = `${column.low} to ${column.high}`;
-    cell.append(slider(column, input));
-  }
-  note.dataset.usual = note.textContent;
-  input.addEventListener("input", changed);
-  return cell;
-}
-
-/** A slider that reaches beyond what training had. */
-function slider(column, input) {
-  const width = column.high - column.low;
-  const low = column.low >= 0 ? Math.max(0, column.low - width / 2) : column.low - width / 2;
-  const range = el("input", {
-    type: "range", min: low, max: column.high + width, step: column.whole ? 1 : width / 200, "aria-label": column.name,
-  });
-  range.addEventListener("input", () => {
-    input.value = column.whole ? range.value : Number(Number(range.value).toPrecision(4));
-    changed();
-  });
-  input.addEventListener("input", () => { if (input.value !== "") range.value = input.value; });
-  return range;
-}
-
-const inputs = () => [...document.querySelectorAll("[data-column]")];
-const text = (value) => (value === null ? "" : String(value));
-
-function fill(values) {
-  for (const input of inputs()) {
-    input.value = text(values[input.dataset.column]);
-    const range = input.parentElement.querySelector("[type=range]");
-    if (range) range.value = input.value;
-  }
-}
-
-/** The address holds what differs from the typical row. */
+/** The address holds what differs from the typical row, but no photos and no long texts. */
 const changed = debounced(() => {
-  const query = new URLSearchParams();
-  for (const column of described.columns) {
-    const { value } = inputs().find((each) => each.dataset.column === column.name);
-    if (value !== text(column.typical)) query.set(column.name, value);
+  const query = new URLSearchParams(), row = values();
+  for (const { name: column, kind, typical } of described.columns) {
+    const value = row[column];
+    if (kind !== "photo" && value.length < LONG && value !== text(typical)) query.set(column, value);
   }
   history.replaceState(null, "", query.size ? `?${query}` : path);
   load();
@@ -78,7 +28,9 @@ const changed = debounced(() => {
 async function load() {
   const mine = ++latest;
   try {
-    const found = await data(location.href);
+    const body = described && JSON.stringify({ rows: [values()] });
+    const headers = { "Content-Type": "application/json" };
+    const found = await (body ? data(path, { method: "POST", headers, body }) : data(location.href));
     if (mine !== latest) return;
     complain();
     if (described?.version !== found.version) build(found);
@@ -97,13 +49,14 @@ function build(found) {
     accuracy: percent(found.facts.accuracy), version: found.version,
   };
   byId("facts").replaceChildren(...Object.entries(summary).map(([key, value]) => el("li", {}, `${key} `, el("strong", {}, String(value)))));
-  byId("form").replaceChildren(...found.columns.map(control));
+  byId("form").replaceChildren(...found.columns.map((each, place) => control(each, place, changed)));
   fill(found.row);
   byId("target").textContent = found.target;
   byId("rule").replaceChildren(...found.rule.split("\n").map((each) => el("li", {}, each)));
   byId("made").textContent = `Fitted ${found.made.fitted}. Not used: ${Object.keys(found.ignored).join(", ") || "no column"}.`;
   const head = found.columns.map((each) => quoted(each.name)).join(",");
-  byId("pasted").placeholder = `${head}\n${found.columns.map((each) => quoted(text(each.typical))).join(",")}`;
+  example = `${head}\n${found.columns.map((each) => quoted(text(each.typical))).join(",")}`;
+  byId("pasted").placeholder = example.replaceAll(/(;base64,.{8})[^"]*/g, "$1…");
   for (const id of ["ask", "tables", "about"]) byId(id).hidden = false;
   linkReport();
 }
@@ -118,7 +71,7 @@ async function linkReport() {
   byId("facts").append(el("li", {}, last));
 }
 
-function show({ scored, explanation, classes }) {
+function show({ scored, explanation, classes, nearest }) {
   const deferred = scored.decision === "defer";
   const verdict = byId("verdict");
   verdict.className = `verdict ${scored.decision}`;
@@ -136,6 +89,7 @@ function show({ scored, explanation, classes }) {
     ...["total", "aleatoric", "epistemic"].map((each) => bar(each, scored[each], most, each === "epistemic" ? "strong" : each === "total" ? "calm" : "")),
     bar("P(OOD)", scored.ood_probability ?? 0, 1, "strong", percent(scored.ood_probability ?? 0)),
     ...(scored.rows_like_this == null ? [] : [rowsLikeThis(scored.rows_like_this)]));
+  byId("nearest").replaceChildren(...nearestKnown(nearest));
   blame(explanation);
 }
 
@@ -150,12 +104,14 @@ function blame({ reason, surprises, unseen, pulls, n_repairs: repairs }) {
   const notes = {};
   if (reason === "ambiguous") for (const each of pulls.slice(0, 2)) notes[each.column] = `speaks for ${each.label}`;
   if (reason === "unfamiliar") {
-    for (const each of surprises.slice(0, repairs || 3)) notes[each.column] = `expected ${each.expected}`;
+    for (const { column, expected } of surprises.slice(0, repairs || 3)) {
+      const { kind } = described.columns.find((each) => each.name === column);
+      notes[column] = ["text", "photo"].includes(kind) ? `unlike the known ${kind}s` : `expected ${expected}`;
+    }
     for (const each of unseen) notes[each.column] ??= each.training;
   }
-  for (const input of inputs()) {
-    const cell = input.parentElement, note = cell.querySelector("small");
-    const said = notes[input.dataset.column];
+  for (const cell of document.querySelectorAll("#form .cell")) {
+    const note = cell.querySelector("small"), said = notes[cell.querySelector("[data-column]").dataset.column];
     cell.classList.toggle("blamed", Boolean(said));
     note.textContent = said ?? note.dataset.usual;
   }
@@ -218,20 +174,8 @@ function parse(csv) {
   return { head, rows: rest, text: csv };
 }
 
-const drop = byId("drop");
-for (const kind of ["dragover", "dragleave", "drop"]) {
-  drop.addEventListener(kind, (event) => {
-    event.preventDefault();
-    drop.classList.toggle("over", kind === "dragover");
-  });
-}
-drop.addEventListener("drop", async ({ dataTransfer }) => {
-  if (dataTransfer.files.length) score(await dataTransfer.files[0].text());
-});
-byId("file").addEventListener("change", async ({ target }) => {
-  if (target.files.length) score(await target.files[0].text());
-});
-byId("score").addEventListener("click", () => score(byId("pasted").value || byId("pasted").placeholder));
+onFile(byId("drop"), byId("file"), async (file) => score(await file.text()));
+byId("score").addEventListener("click", () => score(byId("pasted").value || example));
 byId("reset").addEventListener("click", () => {
   fill(Object.fromEntries(described.columns.map((each) => [each.name, each.typical])));
   changed();
