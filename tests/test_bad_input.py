@@ -148,9 +148,9 @@ SETTINGS = {
     "no share": ({"contamination": float("nan")}, "below 0.5; got nan"),
     "boundary": (
         {"boundary": "wall"},
-        "boundary must be one of ['compact-shell', 'flow-shell', 'mixed-shell']",
+        "boundary must be one of ['auto', 'compact-shell', 'direction-shell', 'flow-shell'",
     ),
-    "features": ({"features": "nice"}, "features must be one of ['auto', 'learned', 'tabular']"),
+    "features": ({"features": "nice"}, "features must be one of ['auto', 'learned', 'linear', 'tabular']"),
     "posterior": (
         {"posterior": "magic"},
         "posterior must be one of ['hmc', 'laplace', 'mean-field', 'nuts']",

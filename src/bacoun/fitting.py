@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from bacoun.protocols import (
 )
 from bacoun.steps import fit_step, make_step
 from bacoun.uncertainty import Doubt
+from bacoun.validation import as_rows
 from bacoun.weights import Rows, combined_weights, weighted_rows
 
 if TYPE_CHECKING:
@@ -73,8 +74,10 @@ class Fit:
         if sample_of is not None:
             _check_unweighted(classifier, sample_weight)
         self.rows = weighted_rows(X, y, sample_weight)
+        for_images, n_numbers = _shape_of(self.rows.X, classifier.categorical_features)
+        self.is_wide = not for_images and n_numbers > MOST_INPUTS
+        self.steps = fresh_steps(classifier, for_images, self.is_wide)
         self.points, self.labels = classifier._validated(self.rows.X, self.rows.y)
-        self.steps = fresh_steps(classifier)
         self.generator = as_generator(classifier.random_state)
         if isinstance(checkpoint, str | os.PathLike):
             checkpoint = Checkpoint(checkpoint)
@@ -105,7 +108,7 @@ class Fit:
                 model.boundary_ = self._fitted("boundary", boundary, *data)
                 drawn = self._boundary_points()
             data, weights = (self.points, self.labels), row_weights(model, self.rows, self.labels)
-            if is_auto(model.features) and is_wide(model):
+            if _is_auto(model.features) and self.is_wide:
                 linear = self._fitted(
                     "linear features", LinearFeatures(), *data, sample_weight=weights
                 )
@@ -213,28 +216,32 @@ def n_boundary_points(classifier: BaCOUnClassifier, n_points: int) -> int:
     return int(number)
 
 
-def is_auto(step: Any) -> bool:
-    """Whether a step is chosen by the data."""
+def _is_auto(step: Any) -> bool:
     return isinstance(step, str) and step == "auto"
 
 
-def is_wide(classifier: BaCOUnClassifier) -> bool:
-    """Whether a table has so many numbers that flows and networks would need very many rows."""
-    if classifier.image_shape_ is not None:
-        return False
-    columns = classifier.n_categories_ or [0] * classifier.n_features_in_
-    return columns.count(0) > MOST_INPUTS
+def _shape_of(X: Any, categories: Sequence[int] | None) -> tuple[bool, int]:
+    """Whether X holds images, and how many columns of numbers."""
+    table, image_shape = as_rows(X)
+    n_columns = 0
+    with suppress(TypeError, IndexError):  # it is not checked yet
+        n_columns = table.shape[1] if hasattr(table, "shape") else len(table[0])
+    return image_shape is not None, n_columns - (0 if categories is None else len(categories))
 
 
-def fresh_steps(classifier: BaCOUnClassifier) -> tuple[Any, Any, Any]:
-    """Clones of the three steps, names turned into objects and own settings filled in."""
+def fresh_steps(
+    classifier: BaCOUnClassifier, for_images: bool = False, is_wide: bool = False
+) -> tuple[Any, Any, Any]:
+    """Clones of the three steps, names turned into objects and own settings filled in.
+
+    A table `is_wide` if flows would need more rows than there usually are for so many numbers.
+    """
     check_share("ood_prior", classifier.ood_prior, below=1, example=0.01)
     check_share("contamination", classifier.contamination, below=0.5, example=0.05)
-    wide = is_auto(classifier.boundary) and is_wide(classifier)
-    kind = "direction-shell" if wide else classifier.boundary
+    kind = "direction-shell" if is_wide and _is_auto(classifier.boundary) else classifier.boundary
     boundary = clone(make_step("boundary", kind), safe=False)
-    for_images = is_auto(classifier.features) and classifier.image_shape_ is not None
-    learned: Any = "learned" if for_images else classifier.features
+    is_learned = for_images and _is_auto(classifier.features)
+    learned: Any = "learned" if is_learned else classifier.features
     features = clone(make_step("features", learned), safe=False)
     posterior = clone(make_step("posterior", classifier.posterior), safe=False)
     for step in (boundary, features):

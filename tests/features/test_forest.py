@@ -5,7 +5,8 @@ import pytest
 import torch
 from sklearn.tree import DecisionTreeClassifier
 
-from bacoun.features.forest import Forest, _hashes, _in_bag, _nodes
+from bacoun.engine.randomness import hash_rows
+from bacoun.features.forest import Forest, _in_bag, _nodes
 
 
 def data(n_points=300, n_classes=3, seed=0):
@@ -42,7 +43,7 @@ def test_out_of_bag_votes_of_a_row_do_not_depend_on_its_label():
     shares = [forest._shares(points[7:8], out_of_bag=True) for forest in (before, after)]
     prior = [forest.frequencies_ for forest in (before, after)]
     n_votes = [
-        30 - sum(bool(_in_bag(_hashes(points[7:8]), f.seed_, t, f.share_)[0]) for t in range(30))
+        30 - sum(bool(_in_bag(hash_rows(points[7:8]), f.seed_, t, f.share_)[0]) for t in range(30))
         for f in (before, after)
     ]
     sums = [s * (n + 1) - p for s, n, p in zip(shares, n_votes, prior, strict=True)]
@@ -52,16 +53,16 @@ def test_out_of_bag_votes_of_a_row_do_not_depend_on_its_label():
 
 def test_bags_do_not_depend_on_order_or_other_rows_and_copies_share_them():
     points, _ = data()
-    hashes = _hashes(points)
-    np.testing.assert_array_equal(_hashes(points.flip(0))[::-1], hashes)
-    np.testing.assert_array_equal(_hashes(points[5:6]), hashes[5:6])
+    hashes = hash_rows(points)
+    np.testing.assert_array_equal(hash_rows(points.flip(0))[::-1], hashes)
+    np.testing.assert_array_equal(hash_rows(points[5:6]), hashes[5:6])
     assert len(np.unique(hashes)) == len(points)
     zeros = torch.tensor([[0.0, 1.0], [-0.0, 1.0]])
-    assert len(np.unique(_hashes(zeros))) == 1
+    assert len(np.unique(hash_rows(zeros))) == 1
 
 
 def test_a_tree_sees_about_63_percent_of_the_rows_and_different_ones():
-    hashes = _hashes(torch.randn(20_000, 3, generator=torch.Generator().manual_seed(0)))
+    hashes = hash_rows(torch.randn(20_000, 3, generator=torch.Generator().manual_seed(0)))
     bags = np.stack([_in_bag(hashes, 5, tree, 0.63) for tree in range(20)])
     np.testing.assert_allclose(bags.mean(axis=1), 0.63, atol=0.02)
     together = (bags[:, None] & bags[None]).mean(axis=2)[~np.eye(20, dtype=bool)]

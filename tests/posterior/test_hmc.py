@@ -42,16 +42,27 @@ def test_trajectories_run_backwards():
     torch.testing.assert_close(-returned, momentum)
 
 
+def test_the_motion_of_a_whitened_gaussian_is_exact_in_one_step():
+    density = gaussian([1.0, 1.0, 1.0])
+    x, momentum = torch.randn(2, 3, 5, dtype=torch.float64, generator=seed(0))
+    there, turned, _, _ = integrate(density, x, momentum, density(x, True)[1], 1.6, 1)
+    torch.testing.assert_close(there, math.cos(1.6) * x + math.sin(1.6) * momentum)
+    torch.testing.assert_close(turned, math.cos(1.6) * momentum - math.sin(1.6) * x)
+
+
 def test_energy_is_kept_three_times_better_than_by_leapfrog_at_the_same_cost():
-    density = gaussian([1.0, 0.5, 2.0])
+    def density(x, want_value):  # a Gaussian with a small remainder, as after whitening
+        value = (-0.5 * x.square() - 0.1 * (1 + x.square()).sqrt()).sum(dim=0)
+        return value, -x - 0.1 * x / (1 + x.square()).sqrt()
+
     x, momentum = torch.randn(2, 3, 500, dtype=torch.float64, generator=seed(0))
 
     def energy(x, momentum):
         return momentum.square().sum(dim=0) / 2 - density(x, True)[0]
 
-    there, turned, _, _ = integrate(density, x, momentum, density(x, True)[1], 1.6, 4)
+    there, turned, _, _ = integrate(density, x, momentum, density(x, True)[1], 1.6, 8)
     ours = energy(there, turned) - energy(x, momentum)
-    size, p, y = 0.2, momentum, x  # eight gradients, as many as four of our steps
+    size, p, y = 0.2, momentum, x
     for _ in range(8):
         p = p + size / 2 * density(y, True)[1]
         y = y + size * p

@@ -87,12 +87,13 @@ class ClassGaussians(SavesAttributes):
 
     def class_log_prob(self, points: Tensor) -> Tensor:
         """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
-        white = torch.einsum("kij,nj->kni", self.whitening_, self._codes(points))
-        if len(white) == 1:  # one covariance of all classes
-            squares = torch.cdist(self.centers_, white[0]).square()
+        white = self._codes(points) @ self.whitening_.flatten(0, 1).T
+        if len(self.whitening_) == 1:  # one covariance of all classes
+            squares = torch.cdist(white, self.centers_).square()
         else:
-            squares = (white - self.centers_[:, None]).square().sum(dim=2)
-        return self.constants[:, None] - squares / 2
+            squares = (white - self.centers_.flatten()).unflatten(1, self.centers_.shape)
+            squares = squares.square().sum(dim=2)
+        return (self.constants - squares / 2).T
 
     @property
     def constants(self) -> Tensor:
