@@ -23,9 +23,6 @@ from bacoun.protocols import FitContext
 _SCALES = [0.0125 * 2**power for power in range(8)]  # standard deviations of the weights, to 1.6
 _FIRST = 5  # place of 0.4, from where the search goes up, or else down, as long as it improves
 _LEAST_GAIN = 0.002  # nats a row, of a step
-# Of the prior of the last layer, whose mean says that these logits are right. Of 0.025 to 0.4, on
-# development data (docs/doubt.md): less makes unknown rows too sure, more costs log loss.
-_LAST_PRIOR_SCALE = 0.1
 _TOLERANCE = 1e-6  # of the loss, relative
 
 
@@ -52,15 +49,13 @@ class LinearFeatures(SavesAttributes, BaseEstimator):
     prior_mean_ : Tensor of shape (K, K)
         Weights of the last layer under which the logits are right.
     prior_scale_ : float
-        How far the weights of the last layer may be from these.
+        How far these may be from it: a logit of a typical row is right to within about 1.
     """
 
     n_folds: int = 5
 
     honored = ("sample_weight",)
-    _saved = ("n_categories_", "seed_", "weights_", "ridge_scale_", "accuracy_")
-
-    prior_scale_ = _LAST_PRIOR_SCALE
+    _saved = ("n_categories_", "seed_", "weights_", "ridge_scale_", "accuracy_", "prior_scale_")
 
     def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Learn from points (N, D) and labels (N,) in 0..K-1."""
@@ -87,8 +82,9 @@ class LinearFeatures(SavesAttributes, BaseEstimator):
             if best > _FIRST:
                 break
         self.ridge_scale_, self.weights_ = _SCALES[best], fits.weights(tried[best][1])
-        right = self.transform_seen(points).argmax(dim=1) == labels
-        self.accuracy_ = float((right * weights).mean())
+        logits = self.transform_seen(points)
+        self.accuracy_ = float((weights * (logits.argmax(dim=1) == labels)).mean())
+        self.prior_scale_ = 1 / max(1.0, float(logits.square().sum(dim=1).mean().sqrt()))
         return self
 
     @property
