@@ -251,5 +251,22 @@ _ALL = (
             ),
         ),
     ),
+    Source(
+        name="elpv",
+        about="photos of solar cells with the probability of a defect, 2,624 grey ones of 300 x 300",
+        licence="CC BY-NC-SA 4.0, C. Buerhop-Lutz et al. 2018",
+        folder="elpv",
+        files=("elpv.zip",),
+        mirrors=(
+            _mirror(
+                keep_as("elpv.zip"),  # as it came: a wheel is a ZIP archive
+                Download(
+                    "elpv-dataset==1.0.0.post1",
+                    90801454,
+                    "85e31c1126ee9b48e62d3a0232c58f58b2d189b0814a45c13642fa0415af4a4c",
+                ),
+            ),
+        ),
+    ),
 )
 SOURCES = {source.name: source for source in _ALL}
