@@ -268,7 +268,7 @@ _ALL = (
     ),
     Source(
         name="elpv",
-        about="photos of solar cells and the probability of a defect, 2,624 grey ones, 300 x 300",
+        about="solar cells and their probability of a defect, 2,624 grey photos of 300 x 300",
         licence="CC BY-NC-SA 4.0, C. Buerhop-Lutz et al. 2018",
         folder="elpv",
         files=("elpv.zip",),
