@@ -5,7 +5,8 @@
                                     deferral, drift, embeddings, explanations, fit_time, flows,
                                     ood, out_of_core, scale, scoring, serve and wide have their
                                     own records;
-                                    ood-slow extends that of ood by slow methods
+                                    ood-slow extends that of ood by slow methods, embeddings/CASE
+                                    that of embeddings by one case
 
 Each measurement runs in its own process, so that its peak memory can be measured and a sampler
 that takes longer than twenty minutes can be stopped.
@@ -61,7 +62,7 @@ CAP_SECONDS = 20 * 60
 GROWTH = (1_000, 10_000, 100_000)
 
 
-STUDIES = {
+STUDIES: dict[str, Callable[[], None]] = {
     "ablations": ablations.main,
     "accuracy": accuracy.main,
     "accidents": accidents.main,
@@ -81,6 +82,7 @@ STUDIES = {
     "serve": serve.main,
     "wide": wide.main,
 }
+STUDIES |= {f"embeddings/{case}": partial(embeddings.main, (case,)) for case in embeddings.CASES}
 BUILD = {"gmm": gmm_head, "wine": wine_head, "mnist-size": mnist_size_head}
 
 
@@ -314,7 +316,7 @@ def main(parts: list[str]) -> None:
     if not parts or set(parts) - STUDIES.keys():
         measure_posterior(parts)
     for name, study in STUDIES.items():
-        if not parts or name in parts:
+        if name in parts or (not parts and "/" not in name):
             study()
 
 

@@ -41,14 +41,17 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
     "accuracy.md": {"accuracy": accuracy.markdown, "fit_time": fit_time.markdown},
     "comparison.md": {"ood": ood.markdown},
     "defaults.md": {"ablations": ablations.markdown},
-    "doubt.md": {"embeddings": embeddings.markdown},
     "howto/serve.md": {"serve": serve.markdown, "hostile": hostile.markdown},
     "howto/watch.md": {"drift": drift.markdown},
     "../README.md": {"ood": ood.short_markdown},
 }
-# That of 20 million rows takes a machine with little else to do.
-measured = [study for study in (scale, out_of_core, costs) if study.RECORD.exists()]
-STUDIES["scale.md"] = {study.RECORD.stem: study.markdown for study in measured}
+# These take a machine with little else to do.
+for page, studies in {
+    "scale.md": (scale, out_of_core, costs),
+    "embeddings.md": (embeddings,),
+}.items():
+    measured = [study for study in studies if study.RECORD.exists()]
+    STUDIES[page] = {study.RECORD.stem: study.markdown for study in measured}
 
 
 def page_text(page: str, text: str) -> str:

