@@ -150,7 +150,10 @@ SETTINGS = {
         {"boundary": "wall"},
         "boundary must be one of ['auto', 'compact-shell', 'direction-shell', 'flow-shell'",
     ),
-    "features": ({"features": "nice"}, "features must be one of ['auto', 'learned', 'linear', 'tabular']"),
+    "features": (
+        {"features": "nice"},
+        "features must be one of ['auto', 'learned', 'linear', 'tabular']",
+    ),
     "posterior": (
         {"posterior": "magic"},
         "posterior must be one of ['hmc', 'laplace', 'mean-field', 'nuts']",

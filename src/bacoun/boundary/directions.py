@@ -15,6 +15,7 @@ from bacoun.files.persistence import SavesAttributes
 from bacoun.protocols import FitContext
 
 _STRETCH = 1.03  # of the outer radius of a shell
+_USUAL = 2.0  # standard deviations of the log length, within which it says nothing
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -63,8 +64,7 @@ class DirectionShell(SavesAttributes, BaseEstimator):
 
         The length is log-normal.
         """
-        mean, spread = self.log_length_
-        standard = (_log_lengths(points) - mean) / spread
+        spread, standard = self.log_length_[1], self._standardized_length(points)
         length = -standard.square() / 2 - math.log(spread * math.sqrt(2 * math.pi))
         return self.gaussians_.class_log_prob(directions(points)) + length
 
@@ -74,12 +74,16 @@ class DirectionShell(SavesAttributes, BaseEstimator):
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """How unusual (N,) the directions of points (N, D) are, and their lengths."""
-        return self.gaussians_.unfamiliarity(directions(points)) | {"length": _log_lengths(points)}
+        length = (self._standardized_length(points).abs() - _USUAL).clamp(min=0)
+        return self.gaussians_.unfamiliarity(directions(points)) | {"length": length}
 
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The same of the points (N, D) of `fit`, by Gaussians that were not fitted to them."""
-        views = self.gaussians_.cross_fitted(directions(points), labels)
-        return views | {"length": _log_lengths(points)}
+        return self.unfamiliarity(points) | self.gaussians_.cross_fitted(directions(points), labels)
+
+    def _standardized_length(self, points: Tensor) -> Tensor:
+        mean, spread = self.log_length_
+        return (_log_lengths(points) - mean) / spread
 
     def log_prob_from(self, points: Tensor, unfamiliarity: dict[str, Tensor]) -> Tensor:
         """`log_prob` (N,) of points of known `unfamiliarity`."""

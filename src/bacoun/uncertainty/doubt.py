@@ -37,11 +37,10 @@ LOGIT_95 = math.log(19)  # of a standard logistic distribution, the 95 % quantil
 # All settings below were chosen on development data: docs/doubt.md says which.
 ELBOW = 0.75  # between the median, 0, and the 95 % quantile, 1: where a score becomes evidence
 WEIGHT_BELOW = 0.5  # of evidence in the lower tail
-# Of a view, if not 1: flows extrapolate worse than Gaussians; lengths tell far points, no others.
-_WEIGHTS = {"density": 0.5, "length": 0.25}
+_WEIGHTS = {"density": 0.5}  # of a view, if not 1: flows extrapolate worse than Gaussians
 _BESIDE = ("residual", "length", "categories")  # views that count only beyond their quantiles
-_IN_NATS = ("categories",)  # views of which many points may have the same score
-_TWO_SIDED = ("residual", "length")  # in which a low score is unusual too: images without detail
+_WITH_TIES = ("length", "categories")  # views of which many points may have the same score
+_TWO_SIDED = ("residual",)  # views in which a low score is unusual too: an image without detail
 _OUTLIER = 20  # times the median excess; more is drawn in to this
 _PSEUDO_ROWS = 5  # with which the tail of a view begins
 _HEAVIEST, _HEAVIEST_SUM = 0.3, 0.1  # shapes of tails: heavier ones would hide far points
@@ -208,7 +207,7 @@ class Doubt:
         agreement = max(_ROUNDING, _AGREEMENT * min(1.0, _MANY_ROWS / n_rows))
         tails = {
             name: Tail.of(
-                scores, smallest=1.0 if name in _IN_NATS else 1e-6, two_sided=name in _TWO_SIDED
+                scores, smallest=1.0 if name in _WITH_TIES else 1e-6, two_sided=name in _TWO_SIDED
             )
             for name, scores in views.items()
         }
@@ -271,7 +270,7 @@ class Doubt:
         for name, (_, beside) in self.weights.items():
             if beside:
                 beyond = self.views[name].beyond(views[name])
-                squared = squared + (beyond if name in _IN_NATS else beyond.log1p()).square()
+                squared = squared + (beyond if name in _WITH_TIES else beyond.log1p()).square()
         odds = self.ood_prior / (1 - self.ood_prior) * squared ** (self.power / 2)
         return 1 - 1 / (1 + odds.clamp(max=LARGEST_ODDS))
 
