@@ -31,7 +31,11 @@ from bacoun import BaCOUnClassifier
 from bacoun.baselines import DDU
 
 OURS = "bacoun"
-PENALTIES = {"as they are": (1.0, 10.0, 100.0), "standardized": (0.01, 0.1, 1.0)}  # values of C
+# Values of C.
+PENALTIES = {
+    "as they are": (1.0, 10.0, 100.0, 1000.0),
+    "standardized": (0.01, 0.1, 1.0, 10.0, 100.0),
+}
 N_FOLDS, N_TREES = 5, 500
 
 
