@@ -20,9 +20,9 @@ from bacoun.features.networks import CategoryCodes
 from bacoun.files.persistence import SavesAttributes
 from bacoun.protocols import FitContext
 
-_SCALES = [0.0125 * 2**power for power in range(8)]  # standard deviations of the weights, to 1.6
+_SCALES = [0.0125 * 2**power for power in range(10)]  # standard deviations of the weights, to 6.4
 _FIRST = 5  # place of 0.4, from where the search goes up, or else down, as long as it improves
-_LEAST_GAIN = 0.002  # nats a row, of a step
+_LEAST_GAIN = 0.0005  # nats a row, of a step
 _TOLERANCE = 1e-6  # of the loss, relative
 
 
