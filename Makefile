@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: setup demo browser test test-package test-paper lint docs bench bench-ood reproduce made-tables fuzz hostile clean
+.PHONY: setup demo tutorials browser test test-package test-paper lint docs bench bench-ood reproduce made-tables fuzz hostile clean
 
 setup: $(VENV)/installed
 
@@ -20,6 +20,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/python -m examples.gmm_demo
+
+# Measures again what docs/tutorials says, and draws its figures.
+tutorials: setup
+	$(BIN)/python -m examples.help_desk --docs
+	$(BIN)/python -m examples.solar_cells --docs
 
 # The report is also looked at in a real browser, which a root of Debian gets here if it has none.
 # Without one those tests are skipped, and say so.
