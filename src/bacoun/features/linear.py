@@ -124,10 +124,6 @@ class LinearFeatures(SavesAttributes, BaseEstimator):
         """How little (N,) speaks for any class: the energy (Liu et al. 2020) of logits (N, K)."""
         return {"energy": -torch.logsumexp(features.double(), dim=1)}
 
-    def region_proba(self, points: Tensor) -> Tensor:
-        """Class probabilities (N, K) of the linear classifier itself."""
-        return self.transform(points).softmax(dim=1)
-
 
 class _RidgeFits:
     """Ridge logistic regressions without each fold, and one of all rows, which share each product.
