@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
-from bacoun.boundary import MOST_INPUTS, MixedShell, find_outliers
+from bacoun.boundary import MixedShell, find_outliers
+from bacoun.boundary.compact import MOST_INPUTS
 from bacoun.deferral.checks import check_share
 from bacoun.engine.progress import progress_bars
 from bacoun.engine.randomness import as_generator
