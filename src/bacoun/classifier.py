@@ -183,7 +183,7 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
         return threads_for(0 if self.image_shape_ is None else math.inf)
 
     def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Infer the posterior of step 3 again; flows and network stay as they are.
+        """Infer the posterior of step 3 again; boundary and features stay as they are.
 
         Parameters
         ----------
@@ -247,8 +247,8 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
     def ood_score(self, X: ArrayLike) -> np.ndarray:
         """OOD score (N,) of each row: small inside the data, growing without bound outside.
 
-        It combines how rare the row is under the flows of step 1 with how much the draws of step 3
-        disagree. Without a boundary, or with `ood_prior=0`, it is the epistemic uncertainty.
+        It combines how rare the row is under the densities of step 1 with how much the draws of
+        step 3 disagree. Without a boundary, or with `ood_prior=0`, it is the epistemic uncertainty.
         """
         check_is_fitted(self)
         return super().ood_score(X) if self.doubt_ is None else self._surprise(X).numpy()
@@ -280,7 +280,7 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
         return torch.from_numpy(surprise)
 
     def region_proba(self, X: ArrayLike) -> np.ndarray:
-        """Probabilities (N, K+1) of the network of step 2; the last column is the boundary."""
+        """Probabilities (N, K+1) of the networks of step 2; the last column is the boundary."""
         check_is_fitted(self)
         if self.boundary_ is None or not isinstance(self.features_, HasRegions):
             raise ValueError(
@@ -291,7 +291,10 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
         return probabilities
 
     def log_density(self, X: ArrayLike) -> np.ndarray:
-        """Log density (N,) of each row under the flow of step 1, in nats and the units of X."""
+        """Log density (N,) of each row under the boundary of step 1, in nats and the units of X.
+
+        That of a "direction-shell" is of a row's direction and length, which ranks rows.
+        """
         predictor, log_units = self._predictor, self._log_units
         if not isinstance(self.boundary_, HasDensity):
             raise ValueError(

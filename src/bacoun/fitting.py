@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
-from bacoun.boundary import MOST_INPUTS, MixedShell, find_outliers
+from bacoun.boundary import MixedShell, find_outliers
+from bacoun.boundary.compact import MOST_INPUTS
 from bacoun.deferral.checks import check_share
 from bacoun.engine.progress import progress_bars
 from bacoun.engine.randomness import as_generator
@@ -112,7 +113,7 @@ class Fit:
                 linear = self._fitted(
                     "linear features", LinearFeatures(), *data, sample_weight=weights
                 )
-                if linear.accuracy_ >= self._accuracy_of_forest():
+                if linear.accuracy_ >= self._accuracy_of_forest(weights):
                     model.features_ = linear
                     return
             model.features_ = self._fitted(
@@ -143,13 +144,13 @@ class Fit:
                 prior, data = float(model.ood_prior), (self.points, self.labels, learned)
                 model.doubt_ = learn_doubt(model._predictor, *data, prior, n_rows)
 
-    def _accuracy_of_forest(self) -> float:
+    def _accuracy_of_forest(self, weights: Tensor | None) -> float:
         """Of a small forest on rows that it has not seen: what networks are at least worth."""
-        generator = as_generator(0)
+        data, n_jobs = (self.points, self.labels), self.classifier.n_jobs
         forest = Forest(n_trees=_TREES_TO_COMPARE).fit(
-            self.points, self.labels, generator=generator, n_jobs=self.classifier.n_jobs
+            *data, generator=as_generator(0), sample_weight=weights, n_jobs=n_jobs
         )
-        return forest.out_of_bag_accuracy(self.points, self.labels)
+        return forest.out_of_bag_accuracy(*data, weights)
 
     @contextmanager
     def _running(self) -> Iterator[None]:

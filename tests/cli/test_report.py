@@ -1,9 +1,13 @@
 """`bacoun report`, from files to a file."""
 
+import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
+from bacoun.boundary import DirectionShell
 from bacoun.cli import main
+from bacoun.features import LinearFeatures
 from bacoun.tabular import TableModel
 
 
@@ -73,3 +77,38 @@ def test_an_error_is_one_line_and_leaves_no_file(
     assert sentence in said.err
     assert len(said.err.splitlines()) == 1
     assert [each.name for each in tmp_path.iterdir()] == ["folder.html"]
+
+
+def test_a_wide_table_with_gaps_goes_from_file_to_report(tmp_path, capsys, monkeypatch):
+    """200 columns, of which some are whole numbers, some constant, and some have gaps."""
+    rng = np.random.default_rng(0)
+    kind = np.arange(200) % 3
+    cells = 0.4 * rng.normal(size=(3, 200))[kind] + rng.normal(size=(200, 200))
+    cells[:, ::10] = np.round(5 * cells[:, ::10])
+    cells[:, 7] = 4.5
+    cells[:, 3::25][rng.random((200, 8)) < 0.1] = np.nan
+    table = pd.DataFrame(cells.round(3), columns=[f"v{i}" for i in range(200)])
+    table = table.assign(label=np.array(["a", "b", "c"])[kind])
+    table.iloc[:160].to_csv(tmp_path / "train.csv", index=False)
+    test = table.iloc[160:]
+    test.to_csv(tmp_path / "test.csv", index=False)
+    test.head(12).assign(v5=100 * test["v5"]).to_csv(tmp_path / "wrong.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    main(["fit", "train.csv", "--target", "label", "--out", "model", "--seed", "0"])
+    model = TableModel.load("model")
+    assert isinstance(model.classifier.features_, LinearFeatures)
+    assert isinstance(model.classifier.boundary_.shell_, DirectionShell)  # gaps are categories
+    main(["check", "model", "test.csv"])
+    assert "nothing different: 40 rows" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["check", "model", "wrong.csv"])
+    assert "'v5' has another unit" in capsys.readouterr().out
+    scored = model.score(test)
+    assert (scored["prediction"] == test["label"]).mean() > 0.9
+    assert (scored["reason"] == "unfamiliar").mean() < 0.2
+    doubted = model.score(pd.read_csv("wrong.csv"), because=True)
+    unfamiliar = doubted[doubted["reason"] == "unfamiliar"]
+    assert len(unfamiliar) > 5
+    assert unfamiliar["because"].str.startswith("v5 = ").mean() > 0.9
+    main(["report", "model", "test.csv", "--out", "report.html"])
+    assert 'id="accuracy-all"' in (tmp_path / "report.html").read_text(encoding="utf-8")

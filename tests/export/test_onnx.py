@@ -10,8 +10,8 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 from typer.testing import CliRunner
 
-from bacoun import __version__
-from bacoun.boundary import CompactShell, FlowShell
+from bacoun import BaCOUnClassifier, __version__
+from bacoun.boundary import CompactShell, DirectionShell, FlowShell
 from bacoun.cli import app
 from bacoun.export.onnx import export_onnx
 from bacoun.features import LearnedFeatures, TabularFeatures
@@ -151,6 +151,49 @@ def test_the_graph_agrees_if_a_class_is_too_small_for_a_flow(fast, moons, tmp_pa
 def test_the_graph_agrees_on_one_column(fast, moons, tmp_path):
     model = fast(boundary=FlowShell(blocks=0)).fit(moons[0][:, :1], moons[1])
     assert_agrees(model, near_and_far(moons[0][:, :1]), tmp_path / "model.onnx")
+
+
+def vectors(n_rows, n_classes, n_columns=140):
+    rng = np.random.default_rng(0)
+    y = np.arange(n_rows) % n_classes
+    return rng.normal(size=(n_classes, n_columns))[y] + 2 * rng.normal(size=(n_rows, n_columns)), y
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_classes", "settings"),
+    [
+        (120, 2, {}),
+        (120, 4, {}),
+        (150, 30, {}),
+        (320, 4, {}),
+        (120, 4, {"ood_prior": 0.0}),
+        (120, 4, {"standardize": False}),
+        (120, 4, {"features": TabularFeatures(n_members=2, hidden=(8,), n_trees=5, epochs=3)}),
+        (120, 4, {"posterior": MeanField(n_draws=20, n_iterations=50)}),
+    ],
+    ids=[
+        *("two classes", "four", "many", "a covariance of each", "no doubt", "raw", "networks"),
+        "mean field",
+    ],
+)
+def test_the_graph_of_a_wide_table_agrees(tmp_path, n_rows, n_classes, settings):
+    small = {"posterior": Laplace(n_draws=40), "random_state": 0}
+    X, y = vectors(n_rows, n_classes)
+    model = BaCOUnClassifier(**(small | settings)).fit(X, y)
+    assert isinstance(model.boundary_, DirectionShell)
+    far = np.concatenate([near_and_far(X), 10 * X, 0 * X[:1]])
+    assert_agrees(model, far, tmp_path / "model.onnx")
+
+
+def test_the_graph_of_a_wide_table_with_categories_agrees(tmp_path):
+    X, y = vectors(120, 3)
+    codes = np.random.default_rng(0).integers(0, 4, (120, 2))
+    X = np.column_stack([codes[:, 0], X, codes[:, 1]])
+    model = BaCOUnClassifier(
+        categorical_features=[0, 141], posterior=Laplace(n_draws=40), random_state=0
+    ).fit(X, y)
+    assert list(model.doubt_.views) == ["gaussian", "length", "categories", "energy"]
+    assert_agrees(model, with_unseen_codes(X, [0, 141]), tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize("joint_softmax", [False, True])

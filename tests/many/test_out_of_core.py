@@ -5,6 +5,9 @@ import pandas as pd
 import pytest
 import torch
 
+from bacoun import BaCOUnClassifier
+from bacoun.boundary import DirectionShell
+from bacoun.features import LinearFeatures
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.many.cluster import Engine
 from bacoun.many.out_of_core import FeatureSource
@@ -204,3 +207,29 @@ def test_files_must_have_the_same_columns(tmp_path):
     TABLE.drop(columns="y").to_parquet(tmp_path / "b.parquet")
     with pytest.raises(ValueError, match=r"same columns; '.*b.parquet' and '.*' differ in 'y'"):
         fit_files(f"{tmp_path}/*.parquet", "label", sample_rows=500)
+
+
+def test_a_wide_table_is_learned_by_directions_and_its_posterior_from_all_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    kind = np.arange(1500) % 3
+    X = 0.25 * rng.normal(size=(3, 140))[kind] + rng.normal(size=(1500, 140))
+    table = pd.DataFrame(X, columns=[f"v{i}" for i in range(140)])
+    table = table.assign(label=np.array(["a", "b", "c"])[kind])
+    for number in range(2):
+        rows = table.iloc[number::2]
+        rows.to_parquet(tmp_path / f"{number}.parquet", row_group_size=300, index=False)
+    settings = {"classifier": BaCOUnClassifier(posterior=Laplace(n_draws=50), random_state=0)}
+    model = fit_files(f"{tmp_path}/*.parquet", "label", sample_rows=300, **settings)
+    classifier, scored = model.classifier, model.score(table)
+    assert isinstance(classifier.features_, LinearFeatures)
+    assert isinstance(classifier.boundary_, DirectionShell)
+    assert classifier.health_.coreset_rows == model.facts["sampled_rows"] < 700
+    assert classifier.health_.coreset_difference < 0.3
+    # The prior is around the logits that the sample gave; all rows have moved the draws from there.
+    identity = torch.eye(3, dtype=torch.float64)
+    logits = classifier.feature_extractor(X)
+    moved = classifier.posterior_.predict_proba_samples(logits).mean(dim=0)
+    assert (moved - (logits @ identity).softmax(dim=1)).abs().mean() > 0.005
+    assert (scored["prediction"] == table["label"]).mean() > 0.85
+    assert (scored["reason"] == "unfamiliar").mean() < 0.08
+    assert model.explain(table.head(1).assign(v5=99.0))[0].surprises[0].column == "v5"

@@ -50,15 +50,74 @@ def test_the_motion_of_a_whitened_gaussian_is_exact_in_one_step():
     torch.testing.assert_close(turned, math.cos(1.6) * momentum - math.sin(1.6) * x)
 
 
-def test_energy_is_kept_three_times_better_than_by_leapfrog_at_the_same_cost():
-    def density(x, want_value):  # a Gaussian with a small remainder, as after whitening
-        value = (-0.5 * x.square() - 0.1 * (1 + x.square()).sqrt()).sum(dim=0)
-        return value, -x - 0.1 * x / (1 + x.square()).sqrt()
+def nearly_gaussian(x, want_value):
+    """N(0, I) with a small remainder, as after whitening."""
+    value = (-0.5 * x.square() - 0.1 * (1 + x.square()).sqrt()).sum(dim=0)
+    return value, -x - 0.1 * x / (1 + x.square()).sqrt()
 
+
+def test_a_trajectory_keeps_the_volume():
+    x, momentum = torch.randn(2, 3, 1, dtype=torch.float64, generator=seed(0))
+
+    def moved(state):
+        place, speed = state.chunk(2)
+        return torch.cat(
+            integrate(nearly_gaussian, place, speed, nearly_gaussian(place, True)[1], 2.0, 3)[:2]
+        )
+
+    jacobian = torch.autograd.functional.jacobian(moved, torch.cat([x, momentum]))
+    determinant = torch.linalg.det(jacobian.view(6, 6))
+    torch.testing.assert_close(determinant, torch.ones((), dtype=torch.float64))
+    assert (jacobian.view(6, 6) - torch.eye(6)).abs().max() > 0.5
+
+
+def test_half_the_step_makes_a_quarter_of_the_error():
+    x, momentum = torch.randn(2, 3, 500, dtype=torch.float64, generator=seed(0))
+    gradient = nearly_gaussian(x, True)[1]
+
+    def after(n_steps):
+        there, turned, value, _ = integrate(nearly_gaussian, x, momentum, gradient, 2.0, n_steps)
+        return torch.cat([there, turned]), momentum_energy(turned) - value
+
+    exact, _ = after(2000)
+    before = momentum_energy(momentum) - nearly_gaussian(x, True)[0]
+    (few, few_energy), (many, many_energy) = after(4), after(8)
+    for coarse, fine in (
+        (few - exact, many - exact),
+        (few_energy - before, many_energy - before),
+    ):
+        assert float(coarse.norm() / fine.norm()) == pytest.approx(4, rel=0.1)
+
+
+def momentum_energy(momentum):
+    return momentum.square().sum(dim=0) / 2
+
+
+def test_every_draw_of_a_whitened_gaussian_is_accepted_and_one_of_it():
+    """Its motion is exact at any step size, so nothing is left to a correction."""
+    start = torch.full((3, 500), 5.0, dtype=torch.float64)
+    run = sample_chains(
+        gaussian([1.0, 1.0, 1.0]),
+        start,
+        n_warmup=30,
+        n_iterations=40,
+        target_accept=0.8,
+        generator=seed(0),
+    )
+    assert run.acceptance == pytest.approx(1.0)
+    draws = run.draws.transpose(0, 1).flatten(1)
+    eye = torch.eye(3, dtype=torch.float64)
+    torch.testing.assert_close(draws.cov(), eye, atol=0.05, rtol=0)
+    torch.testing.assert_close(draws.mean(dim=1), torch.zeros_like(eye[0]), atol=0.03, rtol=0)
+    assert stats.kstest(draws[0, ::7].numpy(), "norm").pvalue > 1e-3
+
+
+def test_energy_is_kept_three_times_better_than_by_leapfrog_at_the_same_cost():
+    density = nearly_gaussian
     x, momentum = torch.randn(2, 3, 500, dtype=torch.float64, generator=seed(0))
 
     def energy(x, momentum):
-        return momentum.square().sum(dim=0) / 2 - density(x, True)[0]
+        return momentum_energy(momentum) - density(x, True)[0]
 
     there, turned, _, _ = integrate(density, x, momentum, density(x, True)[1], 1.6, 8)
     ours = energy(there, turned) - energy(x, momentum)

@@ -219,3 +219,88 @@ def test_the_evidence_bound_rises():
         features, labels, FitContext(generator=generator)
     )
     assert sum(head.elbo_[-20:]) / 20 > head.elbo_[0]
+
+
+# --- the mean of the prior ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def known_weights():
+    """Features with a null space, labels without sense, and weights that some other fit found."""
+    generator = seed(5)
+    features = torch.randn(60, 4, generator=generator).double()
+    features[:, 3] = features[:, 0]
+    labels = torch.randint(3, (60,), generator=generator)
+    asked = torch.randn(20, 4, generator=generator).double()  # which leave the span of the data
+    return features, labels, asked, torch.randn(4, 3, generator=generator).double()
+
+
+def with_prior(name, prior_scale, **settings):
+    quick = {
+        "hmc": {"n_iterations": 30},
+        "nuts": {"n_chains": 1, "n_warmup": 100, "n_iterations": 300},
+        "mean-field": {"n_iterations": 1000},
+    }
+    settings = quick.get(name, {}) | {"prior_scale": prior_scale, "n_draws": 100} | settings
+    return clone(HEADS[name]).set_params(**settings)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # one short chain
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("name", HEADS)
+def test_under_a_narrow_prior_the_logits_are_those_of_its_mean(known_weights, name, fit_intercept):
+    features, labels, asked, mean = known_weights
+    head = with_prior(name, 1e-3, fit_intercept=fit_intercept)
+    head.fit(features, labels, FitContext(generator=seed(0), prior_mean=mean))
+    for points in (features, asked):
+        expected = (points @ mean).softmax(dim=1)
+        for joint in (False, True):
+            found = head.predict_proba_samples(points, joint=joint).mean(dim=0)
+            torch.testing.assert_close(found, expected, atol=5e-3, rtol=0)
+    without = with_prior(name, 1e-3).fit(features, labels, FitContext(generator=seed(0)))
+    assert (without.predict_proba_samples(asked).mean(dim=0) - 1 / 3).abs().max() < 5e-3
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # one short chain
+@pytest.mark.parametrize("name", HEADS)
+def test_enough_rows_outweigh_a_wrong_mean(name):
+    features, labels = torch.eye(2).double().repeat(500, 1), torch.tensor([0, 1]).repeat(500)
+    wrong = torch.tensor([[-1.0, 1.0], [1.0, -1.0]]).double()
+    head = with_prior(name, 3.0, fit_intercept=False)
+    head.fit(features, labels, FitContext(generator=seed(0), prior_mean=wrong))
+    likely = head.predict_proba_samples(torch.eye(2).double()).mean(dim=0)
+    assert likely.diagonal().min() > 0.97
+
+
+def test_all_rows_have_the_prior_mean_of_the_sample(known_weights):
+    features, labels, asked, mean = known_weights
+
+    class Chunks:
+        n_rows = 60
+
+        def reduce(self, function, merge):
+            return merge(
+                [function(features[:25], labels[:25]), function(features[25:], labels[25:])]
+            )
+
+    for prior_scale in (1e-3, 0.5):
+        head = with_prior("laplace", prior_scale, n_draws=2000)
+        whole = clone(head).fit(features, labels, FitContext(generator=seed(0), prior_mean=mean))
+        context = FitContext(generator=seed(0), prior_mean=mean, all_rows=Chunks())
+        found = clone(head).fit(features[:40], labels[:40], context)
+        means = [each.predict_proba_samples(asked).mean(dim=0) for each in (found, whole)]
+        torch.testing.assert_close(*means, atol=0.03, rtol=0)
+
+
+def test_the_evidence_of_a_right_mean_is_for_a_narrow_prior_and_of_a_wrong_one_for_a_wide_prior():
+    generator = seed(1)
+    features = torch.randn(300, 4, generator=generator).double()
+    mean = 2 * torch.randn(4, 3, generator=generator).double()
+    labels = torch.multinomial((features @ mean).softmax(dim=1), 1, generator=generator)[:, 0]
+    right, wrong = (
+        Laplace(prior_scale="evidence").fit(
+            features, labels, FitContext(generator=seed(0), prior_mean=sign * mean)
+        )
+        for sign in (1, -1)
+    )
+    assert 3 * right.prior_scale_ < wrong.prior_scale_

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,13 +9,15 @@ from torch.distributions import Categorical, Normal
 from bacoun.posterior.logistic import SoftmaxRegression, contrasts
 
 
-def problem(n_points=40, n_features=3, n_classes=3, seed=0, prior_scale=0.7):
+def problem(n_points=40, n_features=3, n_classes=3, seed=0, prior_scale=0.7, has_mean=False):
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(n_points, n_features, generator=generator, dtype=torch.float64)
     labels = torch.randint(n_classes, (n_points,), generator=generator)
     labels[:n_classes] = torch.arange(n_classes)
     weights = torch.randn(n_classes - 1, n_features, 5, generator=generator, dtype=torch.float64)
-    return SoftmaxRegression(features, labels, n_classes, prior_scale), weights
+    mean = torch.randn(n_classes - 1, n_features, generator=generator).double()
+    known = {"prior_mean": mean} if has_mean else {}
+    return SoftmaxRegression(features, labels, n_classes, prior_scale, **known), weights
 
 
 @given(st.integers(2, 12))
@@ -36,16 +40,21 @@ def test_log_density_is_that_of_equation_1(n_classes, n_features, seed):
         torch.testing.assert_close(values[b], likelihood + prior)
 
 
+@pytest.mark.parametrize("has_mean", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
-def test_gradient_matches_autograd(n_classes):
-    posterior, weights = problem(n_classes=n_classes)
+def test_gradient_matches_autograd(n_classes, has_mean):
+    posterior, weights = problem(n_classes=n_classes, has_mean=has_mean)
+    center = posterior.prior_mean[:, :, None] if has_mean else 0.0
     weights.requires_grad_()
     logits = torch.einsum("nr,jrb,kj->bnk", posterior.features, weights, contrasts(n_classes))
     labels = posterior.labels.expand(weights.shape[2], -1)
     value = Categorical(logits=logits).log_prob(labels).sum()
-    value = value + Normal(0, posterior.prior_scale).log_prob(weights).sum()
+    value = value + Normal(center, posterior.prior_scale).log_prob(weights).sum()
     (expected,) = torch.autograd.grad(value, weights)
-    torch.testing.assert_close(posterior.gradient(weights.detach()), expected)
+    weights = weights.detach()
+    torch.testing.assert_close(posterior.gradient(weights), expected)
+    prior = math.log(2 * math.pi * posterior.prior_scale**2) / 2 * weights.numel()
+    torch.testing.assert_close(posterior.log_density(weights).sum(), value.detach() + prior)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -111,6 +120,15 @@ def test_single_precision_leaves_acceptance_probabilities_alone():
     single = posterior.to(torch.float32).log_density((weights / 10).float())
     assert single.dtype == torch.float64
     assert ((exact - exact[0]) - (single - single[0])).abs().max() < 0.01
+
+
+def test_a_mean_of_the_prior_moves_the_density_and_no_curvature():
+    posterior, weights = problem(has_mean=True)
+    plain = SoftmaxRegression(posterior.features, posterior.labels, 3, 0.7)
+    torch.testing.assert_close(posterior.hessian(weights), plain.hessian(weights))
+    single = posterior.to(torch.float32).gradient(weights.float())
+    torch.testing.assert_close(single, posterior.gradient(weights).float(), atol=1e-4, rtol=0)
+    assert (posterior.gradient(weights) - plain.gradient(weights)).abs().min() > 1e-3
 
 
 def test_extreme_logits_stay_finite():

@@ -1,6 +1,6 @@
 """Step 1: points (N, D), labels (N,) -> boundary points (n, D)."""
 
-from bacoun.boundary.compact import MOST_INPUTS, CompactShell
+from bacoun.boundary.compact import CompactShell
 from bacoun.boundary.directions import DirectionShell
 from bacoun.boundary.flow import Flow
 from bacoun.boundary.flow_shell import FlowShell
@@ -19,7 +19,6 @@ KINDS = {
 
 __all__ = [
     "KINDS",
-    "MOST_INPUTS",
     "CompactShell",
     "DirectionShell",
     "Flow",

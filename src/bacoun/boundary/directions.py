@@ -9,18 +9,19 @@ from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
 from bacoun.boundary.gaussians import ClassGaussians
-from bacoun.boundary.shell import chi_radius, sample_shell
+from bacoun.boundary.shell import sample_shell
 from bacoun.engine.directions import directions
 from bacoun.files.persistence import SavesAttributes
 from bacoun.protocols import FitContext
 
 _STRETCH = 1.03  # of the outer radius of a shell
+_FARTHEST, _N_BISECTIONS = 100.0, 40  # radii that are looked at, at most, and how often
 _USUAL = 2.0  # standard deviations of the log length, within which it says nothing
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class DirectionShell(SavesAttributes, BaseEstimator):
-    """Boundary points: shells of class Gaussians of the directions, at the length of known points.
+    """Boundary points: directions at the edge of class Gaussians, at the length of known points.
 
     Vectors of pretrained encoders differ in direction; their length says little, but one that no
     known point has is unusual. In hundreds of dimensions few rows suffice for a Gaussian, and not
@@ -29,18 +30,22 @@ class DirectionShell(SavesAttributes, BaseEstimator):
     Parameters
     ----------
     mass : float
-        Share of a class inside its shell.
+        Share of new points whose direction is nearer to a class than that of a boundary point.
     """
 
     mass: float = 0.99
 
-    _saved = ("gaussians_", "log_length_")
+    _saved = ("gaussians_", "radius_", "log_length_")
 
     def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Learn from points (N, D) with labels (N,)."""
         if not 0 < self.mass < 1:
             raise ValueError(f"mass must lie between 0 and 1; got {self.mass}. Try 0.99.")
-        self.gaussians_ = ClassGaussians(is_wide=True).fit(directions(points), labels)
+        towards = directions(points)
+        self.gaussians_ = ClassGaussians(is_wide=True).fit(towards, labels)
+        new, fitted = next(self.gaussians_.without_each_fold(towards, labels))
+        squares = fitted.squared_distances(towards[new]).amin(dim=0)
+        self.radius_ = max(float(squares.quantile(self.mass).sqrt()), 1e-3)
         lengths = _log_lengths(points)
         self.log_length_ = [float(lengths.mean()), max(float(lengths.std()), 1e-3)]
         return self
@@ -49,15 +54,43 @@ class DirectionShell(SavesAttributes, BaseEstimator):
         """Draw boundary points (n_points, D), and the class (n_points,) of each."""
         gaussians = self.gaussians_
         n_classes, dimension = gaussians.centers_.shape
-        radius = chi_radius(dimension, self.mass)
-        latent = sample_shell(n_points, dimension, (radius, _STRETCH * radius), generator=generator)
+        radii = (self.radius_, _STRETCH * self.radius_)
+        latent = sample_shell(n_points, dimension, radii, generator=generator)
         labels = torch.randint(n_classes, (n_points,), generator=generator)
         labels = labels.to(gaussians.centers_.device)
-        drawn = gaussians.unwhitened(latent.to(gaussians.centers_), labels)
+        steps = self._steps(latent.to(gaussians.centers_), labels)
+        drawn = gaussians.unwhitened(steps, labels)
         mean, spread = self.log_length_
         lengths = (mean + spread * torch.randn(n_points, 1, generator=generator)).exp()
         scaled = directions(drawn) / math.sqrt(dimension) * lengths.to(drawn)
         return scaled.float(), labels
+
+    def _steps(self, latent: Tensor, labels: Tensor) -> Tensor:
+        """The latent points (n, D), moved in or out until their directions are as far as they were.
+
+        That is, in units of the class, as far from its mean as the latent point is from 0; or far
+        away, if no direction is. After a step t along a unit vector u one is at m + t v, which is
+        a + t u whitened. The factor s gives it the length of directions, and leaves it at the
+        distance |s (a + t u) - a|. So t is found by bisection.
+        """
+        gaussians = self.gaussians_
+        n_classes, dimension = gaussians.centers_.shape
+        radius = latent.norm(dim=1)
+        u = latent / radius[:, None]
+        origins, of_class = latent.new_zeros(n_classes, dimension), torch.arange(n_classes)
+        m = gaussians.unwhitened(origins, of_class.to(labels.device))[labels]
+        v = gaussians.unwhitened(u, labels) - m
+        a = (gaussians.centers_ + gaussians.whitening_ @ gaussians.mean_)[labels]
+        mm, mv, vv = m.square().sum(dim=1), (m * v).sum(dim=1), v.square().sum(dim=1)
+        aa, au = a.square().sum(dim=1), (a * u).sum(dim=1)
+        low, high = torch.zeros_like(radius), _FARTHEST * radius
+        for _ in range(_N_BISECTIONS):
+            t = (low + high) / 2
+            s = math.sqrt(dimension) * (mm + 2 * t * mv + t.square() * vv).rsqrt()
+            square = (s - 1).square() * aa + 2 * s * (s - 1) * t * au + (s * t).square()
+            is_outside = square >= radius.square()
+            low, high = torch.where(is_outside, low, t), torch.where(is_outside, t, high)
+        return high[:, None] * u
 
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Log of p(class) times the density (K, N) of the direction in each class and the length.

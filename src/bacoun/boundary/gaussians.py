@@ -1,6 +1,7 @@
 """ClassGaussians: one Gaussian per class, which few rows of many columns can afford."""
 
 import math
+from collections.abc import Iterator
 from typing import Self
 
 import torch
@@ -87,13 +88,18 @@ class ClassGaussians(SavesAttributes):
 
     def class_log_prob(self, points: Tensor) -> Tensor:
         """Log of p(class) times the density of points (N, D) in each class, (K, N)."""
+        return self.constants[:, None] - self.squared_distances(points) / 2
+
+    def squared_distances(self, points: Tensor) -> Tensor:
+        """Squared Mahalanobis distances (K, N) of points (N, D) from the mean of each class."""
         white = self._codes(points) @ self.whitening_.flatten(0, 1).T
         if len(self.whitening_) == 1:  # one covariance of all classes
-            squares = torch.cdist(white, self.centers_).square()
+            around = white.square().sum(dim=1, keepdim=True) - 2 * white @ self.centers_.T
+            squares = around + self.centers_.square().sum(dim=1)
         else:
             squares = (white - self.centers_.flatten()).unflatten(1, self.centers_.shape)
             squares = squares.square().sum(dim=2)
-        return (self.constants - squares / 2).T
+        return squares.T
 
     @property
     def constants(self) -> Tensor:
@@ -114,17 +120,22 @@ class ClassGaussians(SavesAttributes):
 
     def cross_fitted(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The same of training points, each judged by Gaussians that were not fitted to it."""
-        folds = assign_folds(points, _N_FOLDS, Generator().manual_seed(0))
         views: dict[str, Tensor] = {}
-        for fold in folds.unique():
-            own = folds == fold
-            others = ~own if bool((~own).any()) else own  # all points may be the same one
-            fitted = ClassGaussians(self.n_components, is_wide=self.is_wide).fit(
-                points[others], labels[others]
-            )
+        for own, fitted in self.without_each_fold(points, labels):
             for name, scores in fitted.unfamiliarity(points[own]).items():
                 views.setdefault(name, scores.new_zeros(len(points)))[own] = scores
         return views
+
+    def without_each_fold(
+        self, points: Tensor, labels: Tensor
+    ) -> Iterator[tuple[Tensor, "ClassGaussians"]]:
+        """Parts (N,) of training points, and Gaussians that were fitted to the others."""
+        folds = assign_folds(points, _N_FOLDS, Generator().manual_seed(0))
+        for fold in folds.unique():
+            own = folds == fold
+            others = ~own if bool((~own).any()) else own  # all points may be the same one
+            gaussians = ClassGaussians(self.n_components, is_wide=self.is_wide)
+            yield own, gaussians.fit(points[others], labels[others])
 
 
 def _inverse_factor(covariance: Tensor) -> Tensor:

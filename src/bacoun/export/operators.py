@@ -181,6 +181,8 @@ class _Operators:
                 value = self.add_node(kind, value, self.number(bound))
         return value
 
+    clamp_min = clamp
+
     def leaky_relu(self, value: Value, slope: float = 0.01) -> Value:
         return self.add_node("LeakyRelu", value, alpha=slope)
 

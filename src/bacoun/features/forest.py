@@ -4,6 +4,7 @@ Networks need many rows to learn a step or a threshold in one column; trees find
 """
 
 import math
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -80,7 +81,9 @@ class Forest(SavesAttributes):
 
         # Growing a tree releases the interpreter lock. A cluster has more jobs than this machine.
         n_threads = min(effective_n_jobs(n_jobs), cpu_count())
-        with ThreadPoolExecutor(n_threads) as pool:
+        with ThreadPoolExecutor(n_threads) as pool, warnings.catch_warnings():
+            # Few rows of many classes are no regression problem.
+            warnings.filterwarnings("ignore", message="The number of unique classes is greater")
             trees = list(pool.map(grow, range(self.n_trees)))
         sizes = np.array([len(tree.features) for tree in trees])
         roots = sizes.cumsum() - sizes
@@ -106,10 +109,13 @@ class Forest(SavesAttributes):
         logs = logs - logs.mean(dim=1, keepdim=True)
         return logs[:, 1:] if logs.shape[1] == 2 else logs
 
-    def out_of_bag_accuracy(self, points: Tensor, labels: Tensor) -> float:
+    def out_of_bag_accuracy(
+        self, points: Tensor, labels: Tensor, sample_weight: Tensor | None = None
+    ) -> float:
         """Accuracy on points (N, D) of `fit`, by trees that were not fitted to them."""
-        guesses = self._shares(points, out_of_bag=True).argmax(dim=1)
-        return float((guesses == labels).double().mean())
+        is_right = self._shares(points, out_of_bag=True).argmax(dim=1) == labels
+        weights = torch.ones_like(labels) if sample_weight is None else sample_weight
+        return float((weights.double() * is_right).sum() / weights.double().sum())
 
     def _shares(self, points: Tensor, out_of_bag: bool) -> Tensor:
         """Mean (N, K) of the class frequencies in the leaves, with the overall ones as one vote."""

@@ -96,10 +96,10 @@ class LinearFeatures(SavesAttributes, BaseEstimator):
         """Directions of the numbers, one-hot encoded categories, and a column of ones."""
         codes = CategoryCodes(self.n_categories_).to(points.device)
         numbers, rows = codes(points)
-        parts = [directions(numbers), points.new_ones(len(points), 1)]
-        if codes.n_values > 0:
-            values = torch.arange(codes.n_values, device=points.device)
-            parts.append((rows[:, :, None] == values).any(dim=1).to(points))
+        parts = [directions(numbers), torch.ones_like(points[:, :1])]
+        values = torch.arange(codes.n_values, device=points.device).split(codes.sizes.tolist())
+        for column, own in zip(rows.unbind(dim=1), values, strict=True):
+            parts.append((column[:, None] == own).to(points))
         return torch.cat(parts, dim=1)
 
     def _folds(self, points: Tensor) -> Tensor:
@@ -123,10 +123,6 @@ class LinearFeatures(SavesAttributes, BaseEstimator):
     def unfamiliarity_from(self, features: Tensor) -> dict[str, Tensor]:
         """How little (N,) speaks for any class: the energy (Liu et al. 2020) of logits (N, K)."""
         return {"energy": -torch.logsumexp(features.double(), dim=1)}
-
-    def region_proba(self, points: Tensor) -> Tensor:
-        """Class probabilities (N, K) of the linear classifier itself."""
-        return self.transform(points).softmax(dim=1)
 
 
 class _RidgeFits:

@@ -143,12 +143,13 @@ class ReducedLayer(LinearLayer):
         design = self._design(features)
         data = design, labels, self.n_classes_
         with threads_for(0):  # what is large shares its work among independent threads
-            spectrum = Spectrum(
+            prior_mean = self._prior_mean(context)
+            rows = (
                 weighted(design, sample_weight)
                 if all_rows is None
                 else triangular_factor(all_rows, self.fit_intercept)
             )
-            prior_mean = self._prior_mean(context)
+            spectrum = Spectrum(rows, prior_mean)
             # So many rows inform all directions; and a mean must not be lost in any.
             drops_nothing = all_rows is not None or prior_mean is not None
             tol = 0.0 if drops_nothing else self.tol

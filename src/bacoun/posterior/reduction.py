@@ -15,6 +15,7 @@ from bacoun.posterior.logistic import SoftmaxRegression, contrasts
 from bacoun.posterior.whitening import find_mode
 
 _MAX_FLOAT64 = 20_000_000  # numbers; larger problems are kept in float32
+_ROUNDING = 1e-9  # of a mean
 MAX_SHIFT = 0.1  # of the joint mean of the dropped directions, in prior standard deviations
 
 
@@ -25,10 +26,11 @@ class Spectrum:
     standard deviation is not mistaken for a constant.
 
     `eigenvalues` (m,) are the squared singular values, `directions` (L, m) orthonormal columns of
-    weight space, and `condition` is the largest over the smallest singular value.
+    weight space, and `condition` is the largest over the smallest singular value. What the prior
+    mean (K-1, L) has in the null space comes last, with eigenvalues of 0: it is not lost.
     """
 
-    def __init__(self, features: Tensor) -> None:
+    def __init__(self, features: Tensor, prior_mean: Tensor | None = None) -> None:
         self._features = features
         wide = features.double()
         if len(wide) > wide.shape[1]:
@@ -39,6 +41,12 @@ class Spectrum:
         self.eigenvalues = values[:rank].square()
         self.directions = rows[:rank].T.contiguous()
         self.condition = float(values[0] / values[rank - 1].clamp(min=1e-300))
+        if prior_mean is not None:
+            rest = prior_mean - prior_mean @ self.directions @ self.directions.T
+            _, values, rows = torch.linalg.svd(rest, full_matrices=False)
+            unseen = rows[values > _ROUNDING * float(prior_mean.norm())]
+            self.directions = torch.cat([self.directions, unseen.T], dim=1)
+            self.eigenvalues = torch.cat([self.eigenvalues, values.new_zeros(len(unseen))])
 
     def project(self, residuals: Tensor) -> Tensor:
         """Phi' times residuals (N, J), along each direction: shape (m, J)."""
@@ -72,7 +80,7 @@ def reduce(
     A direction is weak if eigenvalue * prior_scale^2 / 2 < `tol`; 0 drops only the null space. The
     `spectrum` is that of the features times the roots of their weights.
     """
-    spectrum = spectrum or Spectrum(weighted(features, sample_weight))
+    spectrum = spectrum or Spectrum(weighted(features, sample_weight), prior_mean)
     eigenvalues = spectrum.eigenvalues
     information = eigenvalues * prior_scale**2 / 2  # softmax weights are at most 1/2 for any K
     strong = information >= tol
