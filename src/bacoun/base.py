@@ -105,7 +105,7 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
         self.mean_, self.scale_ = np.zeros(table.shape[1]), np.ones(table.shape[1])
         if self.standardize:
             with np.errstate(over="ignore", invalid="ignore"):
-                self.mean_, spread = self._mean_and_spread(table)
+                self.mean_, spread = self._mean_and_spread(table, labels)
             if not np.isfinite(spread).all():
                 raise ValueError(
                     "X must have a finite variance; its largest entry is "
@@ -127,7 +127,9 @@ class BayesianClassifier(ClassifierMixin, BaseEstimator):
             )
         return check_table(self, rows, *y, reset=False)
 
-    def _mean_and_spread(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _mean_and_spread(
+        self, table: np.ndarray, labels: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation (D,) of the columns; images share one pair per channel."""
         if self.image_shape_ is None:
             return table.mean(axis=0), table.std(axis=0)

@@ -16,10 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from bacoun.base import BayesianClassifier, Evaluation
+from bacoun.boundary.compact import MOST_INPUTS
 from bacoun.engine.nested import NestedSettings
 from bacoun.engine.progress import progress_bars
 from bacoun.engine.randomness import RandomState, as_generator
 from bacoun.engine.threads import threads_for
+from bacoun.features.linear import best_spread
 from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.model_folder import read_folder, refuse_incomplete, write_folder
 from bacoun.fitting import Fit, FittedAttributes, known_of_last_layer, row_weights
@@ -77,7 +79,8 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
         Columns of X that hold categories, as whole numbers 0, 1, ... The network learns an
         embedding of each, and the boundary becomes a `MixedShell`. Unseen values are no error.
     standardize : bool
-        Bring every number, or every channel of images, to zero mean and unit variance first.
+        Bring every number, or every channel of images, to zero mean and unit variance first. More
+        than 128 numbers are divided by one common scale if that tells classes apart better.
     random_state : int, RandomState, Generator or None
         Seed or generator; the same one gives the same model. Global random state is not touched.
     verbose : bool
@@ -224,11 +227,15 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
         columns = () if self.categorical_features is None else self.categorical_features
         self.n_categories_ = count_categories(table, columns, self.image_shape_)
 
-    def _mean_and_spread(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        mean, spread = super()._mean_and_spread(table)
-        if self.n_categories_ is not None:
-            is_category = np.array(self.n_categories_) > 0
-            mean, spread = np.where(is_category, 0.0, mean), np.where(is_category, 1.0, spread)
+    def _mean_and_spread(
+        self, table: np.ndarray, labels: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        mean, spread = super()._mean_and_spread(table, labels)
+        if self.image_shape_ is None:
+            is_number = np.array(self.n_categories_ or [0] * len(mean)) == 0
+            mean, spread = np.where(is_number, mean, 0.0), np.where(is_number, spread, 1.0)
+            if is_number.sum() > MOST_INPUTS:
+                spread[is_number] = best_spread((table - mean)[:, is_number], labels)
         return mean, spread
 
     def uncertainty(self, X: ArrayLike, split: bool = False) -> Uncertainty[np.ndarray]:

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from bacoun.classifier import BaCOUnClassifier
 
 
-_TREES_TO_COMPARE = 50
-
-
 class FittedAttributes:
     """What a fit sets; without doubt or a boundary, these are None."""
 
@@ -99,27 +96,29 @@ class Fit:
 
     def learn_features(self) -> None:
         """Steps 1 and 2: points on the boundary of the data, and features that know it."""
-        model, (boundary, features, _) = self.classifier, self.steps
+        model = self.classifier
         with self._running():
             self._leave_out_outliers()
+            weights = row_weights(model, self.rows, self.labels)
+            linear = None
+            if self.is_wide and _is_auto(model.features):
+                linear = self._linear_features(weights)
+                if linear is None:
+                    self.steps = fresh_steps(model)
+            boundary, features, _ = self.steps
             model.boundary_, model.doubt_ = None, None
-            drawn: dict[str, Tensor | None] = {}
             if boundary is not None:
                 data = self.points.flatten(1), self.labels
                 model.boundary_ = self._fitted("boundary", boundary, *data)
-                drawn = self._boundary_points()
-            data, weights = (self.points, self.labels), row_weights(model, self.rows, self.labels)
-            if _is_auto(model.features) and self.is_wide:
-                linear = self._fitted(
-                    "linear features", LinearFeatures(), *data, sample_weight=weights
-                )
-                if linear.accuracy_ >= self._accuracy_of_forest(weights):
-                    model.features_ = linear
-                    return
+            if linear is not None:
+                model.features_ = linear
+                return
+            drawn = {} if boundary is None else self._boundary_points()
             model.features_ = self._fitted(
                 "features",
                 features,
-                *data,
+                self.points,
+                self.labels,
                 sample_weight=weights,
                 choose_prior_scale=held_out_prior_scale,
                 **drawn,
@@ -144,10 +143,18 @@ class Fit:
                 prior, data = float(model.ood_prior), (self.points, self.labels, learned)
                 model.doubt_ = learn_doubt(model._predictor, *data, prior, n_rows)
 
+    def _linear_features(self, weights: Tensor | None) -> LinearFeatures | None:
+        """Linear features, if they predict held-out rows at least as well as trees do."""
+        data = self.points, self.labels
+        linear: LinearFeatures = self._fitted(
+            "linear features", LinearFeatures(), *data, sample_weight=weights
+        )
+        return linear if linear.accuracy_ >= self._accuracy_of_forest(weights) else None
+
     def _accuracy_of_forest(self, weights: Tensor | None) -> float:
-        """Of a small forest on rows that it has not seen: what networks are at least worth."""
+        """Of a forest on rows that it has not seen: what networks are at least worth."""
         data, n_jobs = (self.points, self.labels), self.classifier.n_jobs
-        forest = Forest(n_trees=_TREES_TO_COMPARE).fit(
+        forest = Forest().fit(
             *data, generator=as_generator(0), sample_weight=weights, n_jobs=n_jobs
         )
         return forest.out_of_bag_accuracy(*data, weights)
@@ -235,15 +242,18 @@ def fresh_steps(
 ) -> tuple[Any, Any, Any]:
     """Clones of the three steps, names turned into objects and own settings filled in.
 
-    A table `is_wide` if flows would need more rows than there usually are for so many numbers.
+    A table `is_wide` if flows would need more rows than there usually are for so many numbers; its
+    default boundary suits linear features.
     """
     check_share("ood_prior", classifier.ood_prior, below=1, example=0.01)
     check_share("contamination", classifier.contamination, below=0.5, example=0.05)
-    kind = "direction-shell" if is_wide and _is_auto(classifier.boundary) else classifier.boundary
-    boundary = clone(make_step("boundary", kind), safe=False)
-    is_learned = for_images and _is_auto(classifier.features)
-    learned: Any = "learned" if is_learned else classifier.features
+    is_auto = _is_auto(classifier.features)
+    learned: Any = "learned" if for_images and is_auto else classifier.features
     features = clone(make_step("features", learned), safe=False)
+    may_be_linear = is_wide and (is_auto or isinstance(features, LinearFeatures))
+    by_direction = may_be_linear and _is_auto(classifier.boundary)
+    kind = "direction-shell" if by_direction else classifier.boundary
+    boundary = clone(make_step("boundary", kind), safe=False)
     posterior = clone(make_step("posterior", classifier.posterior), safe=False)
     for step in (boundary, features):
         if classifier.n_jobs is not None and isinstance(step, BaseEstimator):

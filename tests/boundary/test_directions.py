@@ -9,6 +9,7 @@ from scipy import stats
 from sklearn.base import clone
 
 from bacoun.boundary import DirectionShell
+from bacoun.boundary.gaussians import ClassGaussians
 from bacoun.engine.directions import directions
 from bacoun.protocols import FitContext
 
@@ -38,6 +39,7 @@ def shell(rows):
 
 def test_with_many_rows_the_density_is_that_of_gaussian_directions_and_log_normal_lengths():
     points, labels = cloud(20_000, 3, 2, gap=1.5)
+    points = points / points.std(dim=0, correction=0)
     found = DirectionShell().fit(points, labels).class_log_prob(points[:50])
     towards, lengths = directions(points).double().numpy(), points.norm(dim=1).log().numpy()
     asked = towards[:50], lengths[:50]
@@ -47,6 +49,16 @@ def test_with_many_rows_the_density_is_that_of_gaussian_directions_and_log_norma
         law = stats.multivariate_normal(own.mean(axis=0), np.cov(own, rowvar=False))
         expected = math.log(0.5) + law.logpdf(asked[0]) + of_length
         np.testing.assert_allclose(found[label].numpy(), expected, rtol=0, atol=0.05)
+
+
+def test_a_column_of_small_spread_counts_half_as_much_more_in_logarithms(rows):
+    points, labels = rows
+    scale = torch.logspace(0, -2, points.shape[1])
+    by_hand = points * scale / (points * scale).std(dim=0, correction=0).sqrt()
+    gaussians = ClassGaussians(is_wide=True).fit(directions(by_hand), labels)
+    found = DirectionShell().fit(points * scale, labels).unfamiliarity(points * scale)
+    expected = gaussians.unfamiliarity(directions(by_hand))["gaussian"]
+    torch.testing.assert_close(found["gaussian"], expected, rtol=1e-3, atol=1e-3)
 
 
 def test_over_all_lengths_the_density_adds_up_to_that_of_the_direction(rows, shell):

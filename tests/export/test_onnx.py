@@ -159,6 +159,9 @@ def vectors(n_rows, n_classes, n_columns=140):
     return rng.normal(size=(n_classes, n_columns))[y] + 2 * rng.normal(size=(n_rows, n_columns)), y
 
 
+SMALL_NETWORKS = TabularFeatures(n_members=2, hidden=(8,), n_trees=5, epochs=3)
+
+
 @pytest.mark.parametrize(
     ("n_rows", "n_classes", "settings"),
     [
@@ -168,7 +171,7 @@ def vectors(n_rows, n_classes, n_columns=140):
         (320, 4, {}),
         (120, 4, {"ood_prior": 0.0}),
         (120, 4, {"standardize": False}),
-        (120, 4, {"features": TabularFeatures(n_members=2, hidden=(8,), n_trees=5, epochs=3)}),
+        (120, 4, {"boundary": "direction-shell", "features": SMALL_NETWORKS}),
         (120, 4, {"posterior": MeanField(n_draws=20, n_iterations=50)}),
     ],
     ids=[

@@ -35,13 +35,15 @@ class DirectionShell(SavesAttributes, BaseEstimator):
 
     mass: float = 0.99
 
-    _saved = ("gaussians_", "radius_", "log_length_")
+    _saved = ("gain_", "gaussians_", "radius_", "log_length_")
 
     def fit(self, points: Tensor, labels: Tensor, context: FitContext = FitContext()) -> Self:
         """Learn from points (N, D) with labels (N,)."""
         if not 0 < self.mass < 1:
             raise ValueError(f"mass must lie between 0 and 1; got {self.mass}. Try 0.99.")
-        towards = directions(points)
+        spread = points.std(dim=0, correction=0)
+        self.gain_ = torch.where(spread > 0, spread, 1.0).rsqrt()
+        towards = self._towards(points)
         self.gaussians_ = ClassGaussians(is_wide=True).fit(towards, labels)
         new, fitted = next(self.gaussians_.without_each_fold(towards, labels))
         squares = fitted.squared_distances(towards[new]).amin(dim=0)
@@ -62,8 +64,16 @@ class DirectionShell(SavesAttributes, BaseEstimator):
         drawn = gaussians.unwhitened(steps, labels)
         mean, spread = self.log_length_
         lengths = (mean + spread * torch.randn(n_points, 1, generator=generator)).exp()
-        scaled = directions(drawn) / math.sqrt(dimension) * lengths.to(drawn)
-        return scaled.float(), labels
+        towards = torch.nn.functional.normalize(drawn / self.gain_, dim=1)
+        return (towards * lengths.to(drawn)).float(), labels
+
+    def _towards(self, points: Tensor) -> Tensor:
+        """Directions; a column of small spread counts half as much more, in logarithms.
+
+        If all columns were of unit variance, nothing changes. If they have a common unit, as
+        principal components have, an unknown point may differ in the smallest of them only.
+        """
+        return directions(points * self.gain_.to(points))
 
     def _steps(self, latent: Tensor, labels: Tensor) -> Tensor:
         """The latent points (n, D), moved in or out until their directions are as far as they were.
@@ -99,7 +109,7 @@ class DirectionShell(SavesAttributes, BaseEstimator):
         """
         spread, standard = self.log_length_[1], self._standardized_length(points)
         length = -standard.square() / 2 - math.log(spread * math.sqrt(2 * math.pi))
-        return self.gaussians_.class_log_prob(directions(points)) + length
+        return self.gaussians_.class_log_prob(self._towards(points)) + length
 
     def log_prob(self, points: Tensor) -> Tensor:
         """Log density (N,) of the directions and lengths of points (N, D)."""
@@ -108,11 +118,13 @@ class DirectionShell(SavesAttributes, BaseEstimator):
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """How unusual (N,) the directions of points (N, D) are, and their lengths."""
         length = (self._standardized_length(points).abs() - _USUAL).clamp(min=0)
-        return self.gaussians_.unfamiliarity(directions(points)) | {"length": length}
+        return self.gaussians_.unfamiliarity(self._towards(points)) | {"length": length}
 
     def held_out_unfamiliarity(self, points: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The same of the points (N, D) of `fit`, by Gaussians that were not fitted to them."""
-        return self.unfamiliarity(points) | self.gaussians_.cross_fitted(directions(points), labels)
+        return self.unfamiliarity(points) | self.gaussians_.cross_fitted(
+            self._towards(points), labels
+        )
 
     def _standardized_length(self, points: Tensor) -> Tensor:
         mean, spread = self.log_length_

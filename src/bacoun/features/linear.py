@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from scipy import optimize
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import RidgeCV
+from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from bacoun.engine.directions import directions
@@ -24,6 +26,8 @@ _SCALES = [0.0125 * 2**power for power in range(10)]  # standard deviations of t
 _FIRST = 5  # place of 0.4, from where the search goes up, or else down, as long as it improves
 _LEAST_GAIN = 0.0005  # nats a row, of a step
 _TOLERANCE = 1e-6  # of the loss, relative
+_RIDGES = np.logspace(-4, 2, 13)  # of the regressions that compare units
+_MOST_ROWS_TO_COMPARE = 2000
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -189,3 +193,24 @@ class _RidgeFits:
         """Weights (F, D + 1, K) whose sum over classes is 0."""
         weights = torch.einsum("dr,rfk->fdk", self.directions, in_coordinates)
         return (weights - weights.mean(dim=2, keepdim=True)).to(self.coordinates)
+
+
+def best_spread(centered: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Divisors (D,) of columns (N, D) by which directions tell classes (N,) apart best.
+
+    Their standard deviations; or one for all, if columns have a common unit, as principal
+    components have: then those of small variance are mostly noise. It is decided by the squared
+    errors of ridge regressions on the direction of each row, without that row.
+    """
+    own = centered.std(axis=0)
+    common = np.full_like(own, np.sqrt(np.square(own).mean()))
+    if not (np.isfinite(common[0]) and common[0] > 0):
+        return own
+    some = np.linspace(0, len(labels) - 1, min(len(labels), _MOST_ROWS_TO_COMPARE)).astype(int)
+    one_hot = (labels[some, None] == np.unique(labels)).astype(float)
+
+    def accuracy(spread: np.ndarray) -> float:
+        rows = normalize(centered[some] / np.where(spread > 0, spread, 1.0))
+        return float(RidgeCV(_RIDGES).fit(rows, one_hot).best_score_)
+
+    return common if accuracy(common) > accuracy(own) else own
