@@ -51,8 +51,9 @@ class BaCOUnClassifier(FittedAttributes, NestedSettings, BayesianClassifier):
     ----------
     boundary : "auto", "compact-shell", "direction-shell", "flow-shell", BoundarySampler or None
         Step 1: draws points on the boundary of the data. "auto": "direction-shell", Gaussians of
-        directions, for tables of more than 128 numbers, such as embeddings; else "compact-shell",
-        flows of the inputs or of images' principal components. None: a neural linear model.
+        directions, for tables of more than 128 numbers with linear features, such as embeddings;
+        else "compact-shell", flows of the inputs, or their principal components if they are many.
+        None: a neural linear model.
     features : "auto", "tabular", "linear", "learned", torch.nn.Module or FeatureMap
         Step 2: a network that learns the K classes, and to tell data from boundary points. "auto":
         "tabular", small networks that also see a forest's votes; "learned", convolutional, for
