@@ -96,7 +96,7 @@ class Predictive:
         if self.exact is not None:
             # Terms cancel in a logit, which is a sum of products.
             rounding = _EPS * torch.linalg.vector_norm(coordinates, dim=1) * self._longest_draw
-            rough = rounding > _MAX_ROUNDING
+            rough = ~(rounding <= _MAX_ROUNDING)  # also if it is NaN
             if bool(rough.any()):
                 mean[rough], entropy[rough] = self.exact.moments(features[rough])
         return mean, entropy
