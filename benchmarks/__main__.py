@@ -1,10 +1,10 @@
 """Run the benchmarks that have no record yet, then print the tables and plot the chart.
 
     python -m benchmarks            all benchmarks
-    python -m benchmarks samplers   one of them; ablations, accidents, accuracy, bounds, costs,
-                                    deferral, drift, embeddings, explanations, fit_time, flows,
-                                    ood, out_of_core, scale, scoring, serve and wide have their
-                                    own records;
+    python -m benchmarks samplers   one of them; ablations, accidents, accuracy, beside_forest,
+                                    bounds, costs, deferral, drift, embeddings, explanations,
+                                    fit_time, flows, ood, out_of_core, scale, scoring, serve and
+                                    wide have their own records;
                                     ood-slow extends that of ood by slow methods, embeddings/CASE
                                     that of embeddings by one case
 
@@ -37,6 +37,7 @@ from benchmarks import (
     ablations,
     accidents,
     accuracy,
+    beside_forest,
     bounds,
     costs,
     deferral,
@@ -66,6 +67,7 @@ STUDIES: dict[str, Callable[[], None]] = {
     "ablations": ablations.main,
     "accuracy": accuracy.main,
     "accidents": accidents.main,
+    "beside_forest": beside_forest.main,
     "bounds": bounds.main,
     "costs": costs.main,
     "deferral": deferral.main,

@@ -15,6 +15,7 @@ from benchmarks import (
     ablations,
     accidents,
     accuracy,
+    beside_forest,
     bounds,
     costs,
     drift,
@@ -47,7 +48,7 @@ STUDIES: dict[str, dict[str, Callable[[Record], str]]] = {
 }
 # These take a machine with little else to do.
 for page, studies in {
-    "scale.md": (scale, out_of_core, costs),
+    "scale.md": (scale, out_of_core, costs, beside_forest),
     "embeddings.md": (embeddings,),
 }.items():
     measured = [study for study in studies if study.RECORD.exists()]

@@ -64,6 +64,22 @@ def test_classes_of_any_size_have_an_edge(sizes, dimension, batch_norm, n_points
     assert boundary.log_prob(points).isfinite().all()
 
 
+@pytest.mark.parametrize(
+    ("sizes", "changed"),
+    [([60, 40, 30], {}), ([60, 5], {}), ([60], {}), ([60, 40], {"batch_norm": True})],
+)
+def test_flows_side_by_side_have_the_densities_of_each_alone(sizes, changed):
+    points, labels = clouds(sizes, 3)
+    boundary = shell(points, labels, **changed)
+    asked = torch.cat([points, 5 * torch.randn(5000, 3, generator=generator(2))])
+    alone = torch.stack([flow.log_prob(asked) for flow in boundary.flows_])
+    expected = alone + boundary.log_weights_[:, None]
+    torch.testing.assert_close(boundary.class_log_prob(asked), expected, rtol=1e-5, atol=1e-5)
+    again = boundary.fit(points.flip(0), labels.flip(0), FitContext(generator=generator(3)))
+    alone = torch.stack([flow.log_prob(asked) for flow in again.flows_])
+    assert torch.allclose(again.class_log_prob(asked) - again.log_weights_[:, None], alone)
+
+
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_a_tiny_class_borrows_the_common_spread(size):
     points, labels = clouds([200, size], 2, 50.0)

@@ -1,6 +1,7 @@
 """A normalizing flow on standardized points: log_prob, to_latent, to_data."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -21,6 +22,7 @@ from bacoun.files.persistence import SavesAttributes
 
 _DEFAULT_STEPS = 6000
 _MIN_POINTS = 20  # fewer get a Gaussian instead of a flow
+_AT_ONCE, _FEWEST_AT_ONCE = 8192, 32  # points times flows; points
 
 
 @dataclass(kw_only=True, eq=False)
@@ -122,6 +124,35 @@ class Flow(SavesAttributes):
 
     def _empty(self, name: str, state: Any) -> Any:
         return self._build(len(self.center_)) if name == "module_" else None
+
+
+class FlowStack:
+    """Several flows of one architecture, whose log densities are computed side by side."""
+
+    def __init__(self, flows: Sequence[Flow]) -> None:
+        self.center = torch.stack([flow.center_ for flow in flows])[:, None]
+        self.scale = torch.stack([flow.scale_ for flow in flows])[:, None]
+        layers = zip(*(flow.module_.transform.transforms for flow in flows), strict=True)
+        self.couplings = [realnvp.Coupling(*each) for each in layers]
+        # A power of two, so that chunks of points are split evenly; the hidden units of so many
+        # points stay in the CPU cache.
+        self.n_points = max(_FEWEST_AT_ONCE, 1 << (_AT_ONCE // len(flows)).bit_length() - 1)
+
+    @staticmethod
+    def can_hold(flows: Sequence[Flow]) -> bool:
+        """Whether there are several flows, and all consist of the same number of couplings."""
+        shapes = {(flow.blocks, flow.batch_norm, len(flow.center_)) for flow in flows}
+        blocks, batch_norm, dimension = shapes.pop()
+        return len(flows) > 1 and not shapes and blocks > 0 and not batch_norm and dimension > 1
+
+    @torch.no_grad()
+    def log_prob(self, points: Tensor) -> Tensor:
+        """Log densities (K, N) of points (N, D), in nats; -inf where a flow overflows."""
+        chunks = [
+            realnvp.log_prob(self.couplings, (chunk - self.center) / self.scale)
+            for chunk in points.split(self.n_points)
+        ]
+        return finite(torch.cat(chunks, dim=1) - self.scale.log().sum(dim=2))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -10,7 +10,7 @@ import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from torch import Generator, Tensor
 
-from bacoun.boundary.flow import Flow, FlowSettings, deviation_within
+from bacoun.boundary.flow import Flow, FlowSettings, FlowStack, deviation_within
 from bacoun.boundary.shell import check_radii, chi_radius, sample_shell
 from bacoun.engine.randomness import as_generator, draw_seed
 from bacoun.engine.training import OnEpoch
@@ -84,6 +84,7 @@ class FlowShell(SavesAttributes, FlowSettings):
             delayed(self._fit_flow)(cloud, within, seed, progress(index))
             for index, (cloud, seed) in enumerate(zip(clouds, seeds, strict=True))
         )
+        self.__dict__.pop("_stack", None)  # of an earlier fit
         sizes = torch.tensor([len(cloud) for cloud in clouds], dtype=torch.float64)
         self.log_weights_ = (sizes / sizes.sum()).log().to(points)
         held_out = [
@@ -191,12 +192,20 @@ class FlowShell(SavesAttributes, FlowSettings):
     def class_log_prob(self, points: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Log of p(class) times the density (K, N) of points (N, D); -inf where not `wanted`."""
         if wanted is None or self.classes_ is None:
-            log_density = torch.stack([flow.log_prob(points) for flow in self.flows_])
+            log_density = self._log_prob_of_flows(points)
         else:
             log_density = points.new_full((len(self.flows_), len(points)), -torch.inf)
             for index, flow in enumerate(self.flows_):
                 log_density[index, wanted[index]] = flow.log_prob(points[wanted[index]])
         return log_density + self.log_weights_[:, None]
+
+    def _log_prob_of_flows(self, points: Tensor) -> Tensor:
+        """Log density (K, N) of points (N, D) under each flow."""
+        if not FlowStack.can_hold(self.flows_):  # some may be plain Gaussians
+            return torch.stack([flow.log_prob(points) for flow in self.flows_])
+        if "_stack" not in vars(self):
+            self._stack = FlowStack(self.flows_)
+        return self._stack.log_prob(points)
 
     def unfamiliarity(self, points: Tensor) -> dict[str, Tensor]:
         """How unusual (N,) points (N, D) are: minus their log density."""
@@ -211,6 +220,7 @@ class FlowShell(SavesAttributes, FlowSettings):
         return as_if_held_out(self.unfamiliarity(points), self.held_out_rows_)
 
     def _empty(self, name: str, state: Any) -> Any:
+        self.__dict__.pop("_stack", None)
         return [self._new_flow() for _ in state] if name == "flows_" else None
 
 

@@ -51,11 +51,33 @@ class Normalization(LazyTransform):
         return normalized, log_det
 
 
-def log_prob(layers: Iterable[LazyTransform], points: Tensor) -> Tensor:
-    """Log density (N,) of points (N, D), D > 1, under couplings of zuko and normalizations."""
+class Coupling:
+    """Weights and biases of a coupling of zuko, or of those of several flows, side by side."""
+
+    def __init__(self, *couplings: Any) -> None:
+        flows = [list(coupling.hyper)[::2] for coupling in couplings]  # with ReLU in between
+        self.linear = [_side_by_side(*layers) for layers in zip(*flows, strict=True)]
+
+
+def _side_by_side(first: nn.Linear, *others: nn.Linear) -> tuple[Tensor, Tensor]:
+    if not others:
+        return first.weight, first.bias[:, None]
+    layers = first, *others
+    weights, biases = (
+        torch.stack([getattr(layer, name) for layer in layers]).detach()
+        for name in ("weight", "bias")
+    )
+    return weights, biases[:, :, None]
+
+
+def log_prob(layers: Iterable[LazyTransform | Coupling], points: Tensor) -> Tensor:
+    """Log density (..., N) of points (..., N, D), D > 1, under couplings and normalizations.
+
+    With couplings of several flows, the points are (K, N, D), standardized for each flow.
+    """
     slices = [slice(0, None, 2), slice(1, None, 2)]
-    halves = [points[:, own].T.contiguous() for own in slices]
-    log_det = points.new_zeros(len(points))
+    halves = [points[..., own].mT.contiguous() for own in slices]
+    log_det = points.new_zeros(points.shape[:-1])
     kept = 0  # the half that the next coupling leaves as it is
     for layer in layers:
         if isinstance(layer, Normalization):
@@ -63,19 +85,21 @@ def log_prob(layers: Iterable[LazyTransform], points: Tensor) -> Tensor:
                 halves[index], change = layer.half(halves[index], own)
                 log_det = log_det + change
         else:
-            halves[1 - kept], change = _coupled(layer, halves[kept], halves[1 - kept])
+            coupling = layer if isinstance(layer, Coupling) else Coupling(layer)
+            halves[1 - kept], change = _coupled(coupling, halves[kept], halves[1 - kept])
             log_det = log_det + change
             kept = 1 - kept
-    squares = halves[0].square().sum(dim=0) + halves[1].square().sum(dim=0)
-    return log_det - 0.5 * (squares + points.shape[1] * math.log(2 * math.pi))
+    squares = halves[0].square().sum(dim=-2) + halves[1].square().sum(dim=-2)
+    return log_det - 0.5 * (squares + points.shape[-1] * math.log(2 * math.pi))
 
 
-def _coupled(coupling: Any, kept: Tensor, moved: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (d, N) that a coupling moves, depending on those it keeps; log determinants (N,)."""
-    *hidden, last = list(coupling.hyper)[::2]  # with ReLU in between
-    for layer in hidden:
-        kept = torch.addmm(layer.bias[:, None], layer.weight, kept).relu()
-    shift_and_scale = torch.addmm(last.bias[:, None], last.weight, kept).view(len(moved), 2, -1)
+def _coupled(coupling: Coupling, kept: Tensor, moved: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (..., d, N) that a coupling moves, depending on those it keeps; log determinants."""
+    affine: Any = torch.addmm if kept.ndim == 2 else torch.baddbmm
+    *hidden, (weight, bias) = coupling.linear
+    for each in hidden:
+        kept = affine(each[1], each[0], kept).relu_()
+    shift_and_scale = affine(bias, weight, kept).unflatten(-2, (-1, 2))
     moved, log_det = _ScaleAndShift.apply(moved, shift_and_scale)
     return moved, log_det
 
@@ -85,10 +109,10 @@ class _ScaleAndShift(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, shift_and_scale: Tensor) -> tuple[Tensor, Tensor]:
-        shift, scale = shift_and_scale.unbind(dim=1)
+        shift, scale = shift_and_scale.unbind(dim=-2)
         squashing = scale.abs().div_(LARGEST_LOG_SCALE).add_(1)
         log_scale = scale / squashing
-        log_det = log_scale.sum(dim=0)
+        log_det = log_scale.sum(dim=-2)
         factor = log_scale.exp_()
         ctx.save_for_backward(x, factor, squashing)
         return torch.addcmul(shift, x, factor), log_det
