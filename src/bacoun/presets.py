@@ -24,7 +24,7 @@ def quick_settings() -> dict[str, Any]:
     return {
         "boundary": FlowShell(epochs=15, blocks=3, hidden=32),
         "features": LearnedFeatures(hidden=(32, 32), epochs=60, learning_rate=5e-3),
-        "posterior": HMC(n_draws=100, n_chains=32, n_warmup=20, n_iterations=40),
+        "posterior": HMC(n_draws=100, n_chains=32, n_warmup=20, n_iterations=80),
         "n_boundary": 300,
     }
 
