@@ -25,6 +25,7 @@ from bacoun.engine.threads import independent_workers, is_worth_threads
 # Rows are processed in chunks whose logits fit in the CPU cache.
 _CHUNK_ELEMENTS = 1 << 18
 _CHUNK_ROWS = 8192
+_N_PARTS = 4  # of a Hessian, each on a thread of its own if it is large
 
 
 def contrasts(n_classes: int) -> Tensor:
@@ -142,24 +143,30 @@ class SoftmaxRegression:
         return (logits @ contrasts(self.n_classes).T.to(logits)).softmax(dim=1)
 
     def hessian(self, weights: Tensor) -> Tensor:
-        """Negative Hessian (d, d) of the log density, d = (K-1) r, mean over draws (K-1, r, B)."""
-        n_columns, r = self.shape
-        shape = n_columns, r, n_columns, r
-        hessian = torch.zeros(shape, dtype=torch.float64, device=weights.device)
+        """Negative Hessian (d, d) of the log density, d = (K-1) r, mean over draws (K-1, r, B).
 
-        def add(features: Tensor, covariance: Tensor, j: int) -> None:
-            for k in range(j + 1):
-                hessian[j, :, k] += features.T @ (covariance[:, j, k, None] * features)
+        It is symmetric in the contrasts and in the features, so the sums over rows are those of
+        products of two contrasts j <= k and two features a <= b: one matrix product.
+        """
+        n_columns, r = self.shape
+        n_sums = n_columns * (n_columns + 1) // 2, r * (r + 1) // 2
+        sums = torch.zeros(n_sums, dtype=torch.float64, device=weights.device)
+
+        def add(into: Tensor, covariance: Tensor, products: Tensor) -> None:
+            into.addmm_(covariance.T, products)
 
         on_threads = is_worth_threads(self.features.numel() * n_columns**2 * r)
         workers: Any = independent_workers() if on_threads else nullcontext(map)
         with workers as run:
-            for chunk in self._curvatures(weights):
-                list(run(partial(add, *chunk), range(n_columns - 1, -1, -1)))  # longest first
-        for j in range(n_columns):
-            for k in range(j):
-                hessian[k, :, j] = hessian[j, :, k].T
-        hessian = hessian.reshape(n_columns * r, n_columns * r)
+            for features, covariance in self._curvatures(weights):
+                products = [features[:, a, None] * features[:, a:] for a in range(r)]
+                of_pairs = torch.cat([covariance[:, j, j:] for j in range(n_columns)], dim=1)
+                parts = sums.tensor_split(_N_PARTS), of_pairs.tensor_split(_N_PARTS, dim=1)
+                list(run(partial(add, products=torch.cat(products, dim=1)), *parts))
+        whole = sums.index_select(1, _places(r).to(sums.device))
+        whole = whole.index_select(0, _places(n_columns).to(sums.device))
+        shape = n_columns, n_columns, r, r
+        hessian = whole.view(shape).transpose(1, 2).reshape(n_columns * r, n_columns * r)
         hessian.diagonal().add_(1 / self.prior_scale**2)
         return hessian
 
@@ -188,19 +195,27 @@ class SoftmaxRegression:
         That is the covariance of the one-hot label under the predicted probabilities, mean over B.
         """
         columns = contrasts(self.n_classes).to(self.features)
-        pairs = (columns[:, :, None] * columns[:, None]).flatten(1)  # (K, (K-1)^2)
         n_draws = weights.shape[2]
         rows = min(max(64, _CHUNK_ELEMENTS // (len(columns) ** 2)), _CHUNK_ROWS)
         for start in range(0, len(self.features), rows):
             features = self.features[start : start + rows]
-            covariance = features.new_zeros(len(features), pairs.shape[1])
+            covariance = features.new_zeros(len(features), *2 * [self.n_classes])
             for draw in weights.to(features).unbind(dim=2):
                 p = (features @ draw.T @ columns.T).softmax(dim=1)
-                mean = p @ columns
-                covariance += p @ pairs - (mean[:, :, None] * mean[:, None]).flatten(1)
+                covariance.addcmul_(p[:, :, None], p[:, None], value=-1)
+                covariance.diagonal(dim1=1, dim2=2).add_(p)
+            covariance /= n_draws
             if self.sample_weight is not None:
-                covariance *= self.sample_weight[start : start + rows, None]
-            yield features, (covariance / n_draws).unflatten(1, (len(columns) - 1, -1))
+                covariance *= self.sample_weight[start : start + rows, None, None]
+            yield features, columns.T @ covariance @ columns
+
+
+def _places(n: int) -> Tensor:
+    """Where each of n x n pairs (n^2,), in either order, stands among those in ascending order."""
+    first, second = torch.triu_indices(n, n)
+    places = first.new_empty(n, n)
+    places[first, second] = places[second, first] = torch.arange(len(first))
+    return places.flatten()
 
 
 def _softmax_against_last(logits: Tensor, want_log_sum: bool) -> tuple[Tensor, Tensor]:
