@@ -7,7 +7,8 @@ used, related by a (K-1) x (K-1) matrix:
 - *logits against the last class*: what the likelihood is computed from.
 
 Weights have shape (K-1, r, B) for r features and B chains, so that a gradient takes two large
-matrix products instead of B small ones.
+matrix products instead of B small ones. With many classes, `of_classes` has K columns, one for each
+class, in which the curvature is closest to diagonal.
 """
 
 from collections.abc import Iterator
@@ -52,7 +53,10 @@ def mix(matrix: Tensor, weights: Tensor) -> Tensor:
 
 @dataclass
 class SoftmaxRegression:
-    """The posterior density of the contrasts W of Equation 1, up to a constant."""
+    """The posterior density of the contrasts W of Equation 1, up to a constant.
+
+    The shapes (K-1, r) below are (J, r), if there are other `columns` than contrasts.
+    """
 
     features: Tensor  # (N, r), including the column of ones, if there is an intercept
     labels: Tensor  # (N,)
@@ -60,29 +64,50 @@ class SoftmaxRegression:
     prior_scale: float
     sample_weight: Tensor | None = None  # (N,): how often each row counts; None: once
     prior_mean: Tensor | None = None  # contrasts (K-1, r); None: 0
+    columns: Tensor | None = None  # orthonormal (K, J): the logits of a column; None: contrasts
     _label_sums: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         one_hot = torch.nn.functional.one_hot(self.labels, self.n_classes)[:, :-1]
         if self.sample_weight is not None:
             one_hot = one_hot * self.sample_weight.double()[:, None]
-        sums = torch.zeros(self.shape, dtype=torch.float64, device=self.features.device)
+        sums = self.features.new_zeros(
+            self.n_classes - 1, self.features.shape[1], dtype=torch.float64
+        )
         chunks = self.features.split(_CHUNK_ROWS), one_hot.split(_CHUNK_ROWS)
         for features, labels in zip(*chunks, strict=True):
             sums += labels.double().T @ features.double()
         self._label_sums = sums[:, :, None]  # (K-1, r, 1)
-        self._to_logits = against_last(self.n_classes).to(self.features.device)
+        columns = contrasts(self.n_classes) if self.columns is None else self.columns
+        self._columns = columns.to(self.features)
+        self._to_logits = (columns[:-1] - columns[-1]).to(self.features.device)
 
     @property
     def shape(self) -> tuple[int, int]:
         """(K-1, r), the shape of one draw."""
-        return self.n_classes - 1, self.features.shape[1]
+        return self._to_logits.shape[1], self.features.shape[1]
 
     def to(self, dtype: torch.dtype) -> "SoftmaxRegression":
         """The same density with the features in another precision."""
         weight = None if self.sample_weight is None else self.sample_weight.to(dtype)
         fixed = self.labels, self.n_classes, self.prior_scale
-        return SoftmaxRegression(self.features.to(dtype), *fixed, weight, self.prior_mean)
+        centered = self.prior_mean, self.columns
+        return SoftmaxRegression(self.features.to(dtype), *fixed, weight, *centered)
+
+    def of_classes(self) -> "SoftmaxRegression":
+        """The density of weights of all classes (K, r), each with the prior of a contrast.
+
+        Of their contrasts it is the same density, and their mean over the classes keeps its prior.
+        """
+        mean = None if self.prior_mean is None else self.to_classes @ self.prior_mean
+        every = torch.eye(self.n_classes, dtype=torch.float64, device=self.features.device)
+        fixed = self.labels, self.n_classes, self.prior_scale
+        return SoftmaxRegression(self.features, *fixed, self.sample_weight, mean, every)
+
+    @property
+    def to_classes(self) -> Tensor:
+        """The matrix (K, K-1) from contrasts to weights of classes that sum to 0."""
+        return contrasts(self.n_classes).to(self.features.device)
 
     def deviation(self, weights: Tensor) -> Tensor:
         """Contrasts (K-1, r, B) minus the mean of their prior."""
@@ -140,7 +165,7 @@ class SoftmaxRegression:
         """Class probabilities (N, K) of features (N, r) under one draw of contrasts (K-1, r)."""
         features = self.features if features is None else features
         logits = features @ weights.to(features).permute(1, 0)
-        return (logits @ contrasts(self.n_classes).T.to(logits)).softmax(dim=1)
+        return (logits @ self._columns.T.to(logits)).softmax(dim=1)
 
     def hessian(self, weights: Tensor) -> Tensor:
         """Negative Hessian (d, d) of the log density, d = (K-1) r, mean over draws (K-1, r, B).
@@ -174,7 +199,7 @@ class SoftmaxRegression:
         """The diagonal blocks (K-1, r, r) of `hessian`, one per contrast."""
         n_columns, r = self.shape
         blocks = torch.zeros(n_columns, r, r, dtype=torch.float64, device=weights.device)
-        columns = contrasts(self.n_classes).to(self.features)
+        columns = self._columns
         for start in range(0, len(self.features), _CHUNK_ROWS):
             features = self.features[start : start + _CHUNK_ROWS]
             variance = features.new_zeros(len(features), n_columns)
@@ -194,7 +219,7 @@ class SoftmaxRegression:
 
         That is the covariance of the one-hot label under the predicted probabilities, mean over B.
         """
-        columns = contrasts(self.n_classes).to(self.features)
+        columns = self._columns
         n_draws = weights.shape[2]
         rows = min(max(64, _CHUNK_ELEMENTS // (len(columns) ** 2)), _CHUNK_ROWS)
         for start in range(0, len(self.features), rows):
