@@ -11,14 +11,25 @@ BIN    := $(VENV)/bin
 
 setup: $(VENV)/installed
 
-$(VENV)/installed: pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# torch comes first, so that no other package brings another build of it.
+$(VENV)/torch: constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bacoun needs Python 3.11 or newer; got " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) torch
 	touch $@
 
-demo: setup
+$(VENV)/installed: $(VENV)/torch pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+$(VENV)/demo: $(VENV)/torch pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[demo]'
+	touch $@
+
+# What developers install holds what the demo needs.
+demo: $(or $(wildcard $(VENV)/installed),$(VENV)/demo)
 	$(BIN)/python -m examples.gmm_demo
 
 # Measures again what docs/tutorials says, and draws its figures.
@@ -78,12 +89,12 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/requirements.txt
+	$(INSTALL) --requirement benchmarks/requirements.txt
 	$(BIN)/python -m benchmarks
 
 # Every method on every shift of the benchmark tables, and variants of our default: hours if empty.
 bench-ood: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement benchmarks/requirements.txt
+	$(INSTALL) --requirement benchmarks/requirements.txt
 	$(BIN)/python -W ignore -m benchmarks ood ood-slow ablations
 
 # The paper's experiments: what results/ lacks is run, which takes hours if it is empty.

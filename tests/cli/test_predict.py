@@ -189,3 +189,22 @@ def test_a_closed_pipe_is_not_an_error(folder):
     run = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300)
     assert json.loads(run.stdout)["prediction"] in ("benign", "malignant")
     assert run.stderr == ""
+
+
+def test_predicting_does_not_import_what_only_fits_need(folder, tmp_path):
+    fits = {
+        "arviz_stats",
+        "matplotlib",
+        "sklearn.metrics",
+        "sklearn.model_selection",
+        "sklearn.tree",
+    }
+    words = ["predict", str(folder / "model"), str(folder / "new.csv"), "--out"]
+    code = f"""
+import sys
+from bacoun.cli import main
+main({[*words, str(tmp_path / "scored.csv")]})
+print(*{fits} & sys.modules.keys())
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stdout.strip()) == (0, "")

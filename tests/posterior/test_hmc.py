@@ -148,6 +148,22 @@ def test_chains_recover_a_gaussian_they_are_given():
     assert (draws.mean(dim=1).abs() / torch.tensor(scales)).max() < 0.06
 
 
+def test_an_iteration_takes_no_more_steps_than_allowed():
+    asked = []
+
+    def counting(x, want_value):
+        asked.append(want_value)
+        return gaussian([0.01, 1.0])(x, want_value)
+
+    start, options = torch.zeros(2, 3, dtype=torch.float64), {"target_accept": 0.8}
+    sizes = {"n_warmup": 5, "n_iterations": 0}
+    sample_chains(counting, start, **sizes, **options, generator=seed(0), most_steps=4)
+    assert len(asked) <= 1 + 5 * 4
+    asked.clear()
+    sample_chains(counting, start, **sizes, **options, generator=seed(0))
+    assert len(asked) > 1 + 5 * 4
+
+
 @pytest.mark.parametrize("stop_after", [1, 3, 4, 8])
 def test_chains_resume_from_a_checkpoint_to_the_same_bits(tmp_path, stop_after):
     def run(folder, on_epoch=None):
@@ -326,6 +342,17 @@ def test_reduced_hmc_equals_hmc_on_all_contrasts(small_head):
         wide, labels, FitContext(generator=seed(3))
     )
     assert_same_predictive(ours.predict_proba_samples(wide_asked), logits.softmax(dim=2))
+
+
+def test_factors_of_classes_draw_from_the_same_posterior(small_head, monkeypatch):
+    """As with so many classes that one factor for all of them would cost too much."""
+    features, labels, asked = small_head
+    whole = HMC(n_draws=4000, prior_scale=1.0).fit(features, labels, FitContext(generator=seed(5)))
+    monkeypatch.setattr("bacoun.posterior.whitening._FULL_ANYWAY", 0)
+    monkeypatch.setattr("bacoun.posterior.whitening._MOST_FULL", 0)
+    ours = HMC(n_draws=4000, prior_scale=1.0).fit(features, labels, FitContext(generator=seed(6)))
+    assert ours.chains_.shape[2:] == whole.chains_.shape[2:] == (2, 5)
+    assert_same_predictive(ours.predict_proba_samples(asked), whole.predict_proba_samples(asked))
 
 
 def test_a_planted_weak_direction_aligned_with_the_labels_is_not_lost(small_head):

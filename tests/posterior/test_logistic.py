@@ -102,6 +102,37 @@ def test_hessian_blocks_are_those_on_the_diagonal():
         torch.testing.assert_close(block, whole[k, :, k])
 
 
+def with_mean(weights):
+    """Weights of classes (K, r, B) whose contrasts these are, and their means (r, B)."""
+    mean = torch.randn(weights.shape[1:], generator=torch.Generator().manual_seed(1)).double()
+    columns = contrasts(len(weights) + 1)
+    return torch.einsum("kj,jrb->krb", columns, weights) + mean, mean
+
+
+def test_weights_of_classes_have_the_density_of_their_contrasts_and_a_prior_of_their_mean():
+    contrasted, weights = problem(n_classes=4)
+    contrasted.prior_mean = 0.1 * weights[:, :, 0]
+    posterior = contrasted.of_classes()
+    of_classes, mean = with_mean(weights)
+    prior = -4 * mean.square().sum(dim=0) / (2 * posterior.prior_scale**2)
+    expected = contrasted.log_density(weights) + prior
+    torch.testing.assert_close(posterior.log_density(of_classes), expected)
+    gradient = posterior.gradient(of_classes)
+    back = torch.einsum("kj,krb->jrb", contrasts(4), gradient)
+    torch.testing.assert_close(back, contrasted.gradient(weights))
+    of_mean = -mean / posterior.prior_scale**2
+    torch.testing.assert_close(gradient.mean(dim=0), of_mean)
+
+
+def test_blocks_of_classes_bound_the_curvature_to_twice_theirs():
+    contrasted, weights = problem(n_points=200, n_classes=7)
+    posterior, (of_classes, _) = contrasted.of_classes(), with_mean(3 * weights)
+    whole = posterior.hessian(of_classes)
+    blocks = torch.block_diag(*posterior.hessian_blocks(of_classes))
+    inverse = torch.linalg.cholesky(blocks).inverse()
+    assert torch.linalg.eigvalsh(inverse @ whole @ inverse.T).max() <= 2
+
+
 def test_chunks_add_up_to_the_whole(monkeypatch):
     posterior, weights = problem(n_points=500)
     value, gradient = posterior.value_and_gradient(weights)

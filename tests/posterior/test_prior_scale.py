@@ -96,6 +96,24 @@ def test_the_mode_is_a_stationary_point_also_of_separable_classes(scale):
     torch.testing.assert_close(mode, other, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("tolerance", [1e-3, 1.0])
+def test_the_log_density_of_a_mode_is_right_to_the_tolerance(tolerance):
+    from bacoun.posterior.logistic import SoftmaxRegression
+    from bacoun.posterior.reduction import Spectrum
+    from bacoun.posterior.whitening import _lbfgs, find_mode
+
+    features, labels, _ = members(0.5)
+    spectrum = Spectrum(features[0])
+    posterior = SoftmaxRegression(features[0] @ spectrum.directions, labels, 2, 1.0)
+    exact = find_mode(posterior, spectrum.eigenvalues)
+    start = torch.zeros_like(exact)
+    rough = find_mode(posterior, spectrum.eigenvalues, tolerance=tolerance)
+    other = _lbfgs(posterior, spectrum.eigenvalues, start, tolerance)
+    value, *others = (float(posterior.log_density(m[:, :, None])) for m in (exact, rough, other))
+    assert all(value - tolerance <= found <= value + 1e-9 for found in others)
+    assert min(others) < value - 1e-9
+
+
 def test_evidence_is_close_to_the_integral_it_approximates():
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(60, 1, generator=generator, dtype=torch.float64)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Self
 
 import torch
-from sklearn.covariance import ledoit_wolf_shrinkage
 from torch import Generator, Tensor
 
 from bacoun.engine.training import assign_folds
@@ -147,6 +146,8 @@ def _inverse_factor(covariance: Tensor) -> Tensor:
 
 def _shared_covariance(within: Tensor, n_classes: int) -> Tensor:
     """Covariance (D, D) of points (N, D) around their class means, shrunk to a sphere."""
+    from sklearn.covariance import ledoit_wolf_shrinkage  # slow to import, and only fits need it
+
     n_rows, dimension = within.shape
     covariance = within.T @ within / max(n_rows - n_classes, 1)
     variance = covariance.diagonal().mean().clamp(min=1e-12)

@@ -3,20 +3,24 @@
 Networks need many rows to learn a step or a threshold in one column; trees find them at once.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import torch
 from joblib import cpu_count, effective_n_jobs
-from sklearn.tree import DecisionTreeClassifier
 from torch import Generator, Tensor
 
 from bacoun.engine.randomness import draw_seed, hash_rows, mix_bits
 from bacoun.files.persistence import SavesAttributes
+
+if TYPE_CHECKING:
+    from sklearn.tree import DecisionTreeClassifier
 
 _CHUNK, _TREES_AT_ONCE = 8192, 10  # rows and trees that fit into the processor's cache
 _BAG_SHARE = 0.63  # of the rows, as many as differ in a bootstrap sample
@@ -58,6 +62,8 @@ class Forest(SavesAttributes):
         n_jobs: int | None = None,
     ) -> Self:
         """Fit to points (N, D) with labels (N,) in 0..K-1, each with a weight."""
+        from sklearn.tree import DecisionTreeClassifier  # slow to import, and only fits need it
+
         table = np.ascontiguousarray(points.cpu().numpy(), dtype=np.float32)
         classes = labels.cpu().numpy()
         weights = np.ones(len(table)) if sample_weight is None else sample_weight.cpu().numpy()

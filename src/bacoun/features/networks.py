@@ -117,7 +117,8 @@ class Dropout(nn.Module):
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
         bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view_as(x)
         dropped = min(round(self.rate * 2**16), 2**16 - 1)  # of the 2**16 equally likely values
-        return x * (bits >= dropped - 2**15) * (2**16 / (2**16 - dropped))
+        kept = (bits >= dropped - 2**15).to(x.dtype)
+        return x * kept.mul_(2**16 / (2**16 - dropped))  # one product to differentiate, not two
 
 
 class CategoryCodes(nn.Module):

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from arviz_stats.base import array_stats
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
@@ -139,7 +138,14 @@ def effective_sample_sizes(quantities: np.ndarray) -> dict[str, float]:
     if len(centered) == 0:
         return dict.fromkeys(("ess", "ess_squares"), float(quantities[..., 0].size))
     parts = {"ess": centered, "ess_squares": centered**2}
-    return {name: float(np.min(array_stats.ess(part))) for name, part in parts.items()}
+    return {name: float(np.min(_array_stats().ess(part))) for name, part in parts.items()}
+
+
+def _array_stats() -> Any:
+    """The module of ArviZ: slow to import, and scoring does without."""
+    from arviz_stats.base import array_stats
+
+    return array_stats
 
 
 def _varying(quantities: np.ndarray) -> np.ndarray:
@@ -154,11 +160,11 @@ def _rhat(quantities: np.ndarray) -> Any:
     n_chains = quantities.shape[1]
     if n_chains >= 4 * N_SUPERCHAINS and n_chains % N_SUPERCHAINS == 0:
         groups = np.arange(n_chains) * N_SUPERCHAINS // n_chains
-        return array_stats.rhat_nested(quantities, superchain_ids=groups)
+        return _array_stats().rhat_nested(quantities, superchain_ids=groups)
     if n_chains == 1:  # compare the two halves of a single chain
         half = quantities.shape[2] // 2
         quantities = np.concatenate([quantities[:, :, :half], quantities[:, :, -half:]], axis=1)
-    return array_stats.rhat(quantities)
+    return _array_stats().rhat(quantities)
 
 
 def probe_logits(chains: Tensor, q: Tensor, n_classes: int) -> np.ndarray:

@@ -16,8 +16,8 @@ from bacoun.files.checkpoint import Checkpoint
 from bacoun.files.persistence import SavesAttributes
 from bacoun.posterior import diagnostics
 from bacoun.posterior.last_layer import ReducedLayer, Sampled
-from bacoun.posterior.logistic import SoftmaxRegression
-from bacoun.posterior.whitening import Whitening, whiten
+from bacoun.posterior.logistic import SoftmaxRegression, mix
+from bacoun.posterior.whitening import Whitening, is_full, whiten
 from bacoun.protocols import FitContext
 
 Density = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
@@ -29,6 +29,7 @@ _DIVERGENCE_THRESHOLD = -1000.0
 _MIN_ACCEPTANCE = 0.02
 _LARGE = 50_000_000  # rows times dimensions
 _WHITENING_ROUNDS = (0.15, 0.2, 0.2)  # shares of the warm-up, each followed by a new whitening
+_MOST_STEPS = 10  # of an iteration before the last whitening: on the way, not yet independent
 _N_FOR_CURVATURE = 16  # chains
 _N_BLOCKS = 4  # of chains in a large problem, each advanced on a thread of its own
 
@@ -58,6 +59,8 @@ class HMC(ReducedLayer):
     target_accept: float = 0.8
 
     def _sample(self, posterior: SoftmaxRegression, mode: Tensor, context: FitContext) -> Sampled:
+        if not is_full(posterior):  # a factor for each class errs by a factor of 2 at most
+            posterior, mode = posterior.of_classes(), posterior.to_classes @ mode
         target, generator = posterior.to(torch.float32), as_generator(context.generator)
         n_chains, n_warmup, n_iterations = self._sizes(len(posterior.features) * mode.numel())
         # Rounding errors depend on the number of blocks, so it must not depend on the machine.
@@ -80,14 +83,16 @@ class HMC(ReducedLayer):
             )
 
         def is_enough(draws: list[Tensor]) -> bool:
-            chains = _to_chains(draws, whitening)
+            chains = _to_chains(draws, whitening, target)
             logits = diagnostics.probe_logits(chains, target.features, target.n_classes)
             return min(diagnostics.effective_sample_sizes(logits).values()) >= diagnostics.MIN_ESS
 
         # The posterior of separable classes is skewed: the curvature at its mode says little about
         # its bulk, which the chains reach after a few iterations.
         for share in _WHITENING_ROUNDS:
-            weights = whitening.to_weights(run(round(share * n_warmup)).last)
+            weights = whitening.to_weights(
+                run(round(share * n_warmup), most_steps=_MOST_STEPS).last
+            )
             n_done += round(share * n_warmup)
             some = weights[:, :, :: max(1, n_chains // _N_FOR_CURVATURE)]
             whitening = whiten(posterior, some).to(torch.float32)
@@ -95,7 +100,7 @@ class HMC(ReducedLayer):
         enough = None if self.n_iterations else is_enough
         last = run(n_warmup - n_done, n_iterations, enough=enough, checkpoint=context.checkpoint)
         facts = {name: getattr(last, name) for name in ("acceptance", "step_size", "divergences")}
-        return _to_chains(last.draws, whitening), facts
+        return _to_chains(last.draws, whitening, target), facts
 
     def _sizes(self, work: int) -> tuple[int, int, int]:
         large = work > _LARGE  # gradients are expensive: fewer chains, a shorter warm-up
@@ -124,9 +129,16 @@ def _density(target: SoftmaxRegression, whitening: Whitening) -> Density:
     return density
 
 
-def _to_chains(draws: Sequence[Tensor] | Tensor, whitening: Whitening) -> Tensor:
+def _to_chains(
+    draws: Sequence[Tensor] | Tensor, whitening: Whitening, target: SoftmaxRegression
+) -> Tensor:
     """Chains of contrasts (B, T, K-1, r) from T draws (d, B) in whitened coordinates."""
-    return torch.stack([whitening.to_weights(x).permute(2, 0, 1) for x in draws], dim=1)
+
+    def in_contrasts(weights: Tensor) -> Tensor:
+        return weights if target.columns is None else mix(target.to_classes.T, weights)
+
+    weights = (in_contrasts(whitening.to_weights(x)) for x in draws)
+    return torch.stack([drawn.permute(2, 0, 1) for drawn in weights], dim=1)
 
 
 def _shifted(on_epoch: OnEpoch | None, n_before: int, planned: int) -> OnEpoch | None:
@@ -156,6 +168,7 @@ def sample_chains(
     target_accept: float,
     generator: Generator,
     n_blocks: int = 1,
+    most_steps: int | None = None,
     enough: Callable[[list[Tensor]], bool] | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoint: Checkpoint | None = None,
@@ -163,11 +176,11 @@ def sample_chains(
     """Run B chains in lockstep from `start` (d, B) with an identity mass matrix.
 
     All chains share the step size, fixed after warm-up, and the random number of steps of an
-    iteration. Until the draws are `enough`, `n_iterations` are added, at most five times. The
-    chains resume from `checkpoint` if an interrupted call with the same arguments saved its state
-    there. Each of `n_blocks` blocks of chains is integrated on a thread of its own.
+    iteration, at most `most_steps`. Until the draws are `enough`, `n_iterations` are added, at most
+    five times. The chains resume from `checkpoint` if an interrupted call with the same arguments
+    saved its state there. Each of `n_blocks` blocks of chains is integrated on a thread of its own.
     """
-    chains = _Chains(density, start, n_warmup, target_accept, n_blocks)
+    chains = _Chains(density, start, n_warmup, target_accept, n_blocks, most_steps)
     planned = n_warmup + n_iterations
     if checkpoint is not None and (saved := checkpoint.load("chains", start.device)) is not None:
         chains.set_state(saved)
@@ -200,9 +213,16 @@ class _Chains(SavesAttributes):
     _saved = ("x", "value", "gradient", "step", "draws", "accepted", "divergences", "n_done")
 
     def __init__(
-        self, density: Density, start: Tensor, n_warmup: int, target_accept: float, n_blocks: int
+        self,
+        density: Density,
+        start: Tensor,
+        n_warmup: int,
+        target_accept: float,
+        n_blocks: int,
+        most_steps: int | None,
     ) -> None:
         self.density, self.n_warmup, self.n_blocks = density, n_warmup, n_blocks
+        self.most_steps = most_steps
         self.x = start
         self.value, self.gradient = density(start, True)
         size = 2.4 * len(start) ** -0.25
@@ -218,6 +238,8 @@ class _Chains(SavesAttributes):
         momentum = torch.randn(x.shape, generator=generator).to(x)
         before = self.value - _kinetic(momentum)
         n_steps = math.ceil(duration / size)
+        if self.most_steps is not None and n_steps > self.most_steps:
+            n_steps, duration = self.most_steps, self.most_steps * size
         proposal, momentum, value, gradient = self._integrate(momentum, duration, n_steps)
         change = value - _kinetic(momentum) - before
         diverged = ~(change > _DIVERGENCE_THRESHOLD)  # also if it is NaN

@@ -7,7 +7,8 @@ used, related by a (K-1) x (K-1) matrix:
 - *logits against the last class*: what the likelihood is computed from.
 
 Weights have shape (K-1, r, B) for r features and B chains, so that a gradient takes two large
-matrix products instead of B small ones.
+matrix products instead of B small ones. With many classes, `of_classes` has K columns, one for each
+class, in which the curvature is closest to diagonal.
 """
 
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from bacoun.engine.threads import independent_workers, is_worth_threads
 # Rows are processed in chunks whose logits fit in the CPU cache.
 _CHUNK_ELEMENTS = 1 << 18
 _CHUNK_ROWS = 8192
+_N_PARTS = 4  # of a Hessian, each on a thread of its own if it is large
 
 
 def contrasts(n_classes: int) -> Tensor:
@@ -51,7 +53,10 @@ def mix(matrix: Tensor, weights: Tensor) -> Tensor:
 
 @dataclass
 class SoftmaxRegression:
-    """The posterior density of the contrasts W of Equation 1, up to a constant."""
+    """The posterior density of the contrasts W of Equation 1, up to a constant.
+
+    The shapes (K-1, r) below are (J, r), if there are other `columns` than contrasts.
+    """
 
     features: Tensor  # (N, r), including the column of ones, if there is an intercept
     labels: Tensor  # (N,)
@@ -59,29 +64,50 @@ class SoftmaxRegression:
     prior_scale: float
     sample_weight: Tensor | None = None  # (N,): how often each row counts; None: once
     prior_mean: Tensor | None = None  # contrasts (K-1, r); None: 0
+    columns: Tensor | None = None  # orthonormal (K, J): the logits of a column; None: contrasts
     _label_sums: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         one_hot = torch.nn.functional.one_hot(self.labels, self.n_classes)[:, :-1]
         if self.sample_weight is not None:
             one_hot = one_hot * self.sample_weight.double()[:, None]
-        sums = torch.zeros(self.shape, dtype=torch.float64, device=self.features.device)
+        sums = self.features.new_zeros(
+            self.n_classes - 1, self.features.shape[1], dtype=torch.float64
+        )
         chunks = self.features.split(_CHUNK_ROWS), one_hot.split(_CHUNK_ROWS)
         for features, labels in zip(*chunks, strict=True):
             sums += labels.double().T @ features.double()
         self._label_sums = sums[:, :, None]  # (K-1, r, 1)
-        self._to_logits = against_last(self.n_classes).to(self.features.device)
+        columns = contrasts(self.n_classes) if self.columns is None else self.columns
+        self._columns = columns.to(self.features)
+        self._to_logits = (columns[:-1] - columns[-1]).to(self.features.device)
 
     @property
     def shape(self) -> tuple[int, int]:
         """(K-1, r), the shape of one draw."""
-        return self.n_classes - 1, self.features.shape[1]
+        return self._to_logits.shape[1], self.features.shape[1]
 
     def to(self, dtype: torch.dtype) -> "SoftmaxRegression":
         """The same density with the features in another precision."""
         weight = None if self.sample_weight is None else self.sample_weight.to(dtype)
         fixed = self.labels, self.n_classes, self.prior_scale
-        return SoftmaxRegression(self.features.to(dtype), *fixed, weight, self.prior_mean)
+        centered = self.prior_mean, self.columns
+        return SoftmaxRegression(self.features.to(dtype), *fixed, weight, *centered)
+
+    def of_classes(self) -> "SoftmaxRegression":
+        """The density of weights of all classes (K, r), each with the prior of a contrast.
+
+        Of their contrasts it is the same density, and their mean over the classes keeps its prior.
+        """
+        mean = None if self.prior_mean is None else self.to_classes @ self.prior_mean
+        every = torch.eye(self.n_classes, dtype=torch.float64, device=self.features.device)
+        fixed = self.labels, self.n_classes, self.prior_scale
+        return SoftmaxRegression(self.features, *fixed, self.sample_weight, mean, every)
+
+    @property
+    def to_classes(self) -> Tensor:
+        """The matrix (K, K-1) from contrasts to weights of classes that sum to 0."""
+        return contrasts(self.n_classes).to(self.features.device)
 
     def deviation(self, weights: Tensor) -> Tensor:
         """Contrasts (K-1, r, B) minus the mean of their prior."""
@@ -139,27 +165,33 @@ class SoftmaxRegression:
         """Class probabilities (N, K) of features (N, r) under one draw of contrasts (K-1, r)."""
         features = self.features if features is None else features
         logits = features @ weights.to(features).permute(1, 0)
-        return (logits @ contrasts(self.n_classes).T.to(logits)).softmax(dim=1)
+        return (logits @ self._columns.T.to(logits)).softmax(dim=1)
 
     def hessian(self, weights: Tensor) -> Tensor:
-        """Negative Hessian (d, d) of the log density, d = (K-1) r, mean over draws (K-1, r, B)."""
-        n_columns, r = self.shape
-        shape = n_columns, r, n_columns, r
-        hessian = torch.zeros(shape, dtype=torch.float64, device=weights.device)
+        """Negative Hessian (d, d) of the log density, d = (K-1) r, mean over draws (K-1, r, B).
 
-        def add(features: Tensor, covariance: Tensor, j: int) -> None:
-            for k in range(j + 1):
-                hessian[j, :, k] += features.T @ (covariance[:, j, k, None] * features)
+        It is symmetric in the contrasts and in the features, so the sums over rows are those of
+        products of two contrasts j <= k and two features a <= b: one matrix product.
+        """
+        n_columns, r = self.shape
+        n_sums = n_columns * (n_columns + 1) // 2, r * (r + 1) // 2
+        sums = torch.zeros(n_sums, dtype=torch.float64, device=weights.device)
+
+        def add(into: Tensor, covariance: Tensor, products: Tensor) -> None:
+            into.addmm_(covariance.T, products)
 
         on_threads = is_worth_threads(self.features.numel() * n_columns**2 * r)
         workers: Any = independent_workers() if on_threads else nullcontext(map)
         with workers as run:
-            for chunk in self._curvatures(weights):
-                list(run(partial(add, *chunk), range(n_columns - 1, -1, -1)))  # longest first
-        for j in range(n_columns):
-            for k in range(j):
-                hessian[k, :, j] = hessian[j, :, k].T
-        hessian = hessian.reshape(n_columns * r, n_columns * r)
+            for features, covariance in self._curvatures(weights):
+                products = [features[:, a, None] * features[:, a:] for a in range(r)]
+                of_pairs = torch.cat([covariance[:, j, j:] for j in range(n_columns)], dim=1)
+                parts = sums.tensor_split(_N_PARTS), of_pairs.tensor_split(_N_PARTS, dim=1)
+                list(run(partial(add, products=torch.cat(products, dim=1)), *parts))
+        whole = sums.index_select(1, _places(r).to(sums.device))
+        whole = whole.index_select(0, _places(n_columns).to(sums.device))
+        shape = n_columns, n_columns, r, r
+        hessian = whole.view(shape).transpose(1, 2).reshape(n_columns * r, n_columns * r)
         hessian.diagonal().add_(1 / self.prior_scale**2)
         return hessian
 
@@ -167,7 +199,7 @@ class SoftmaxRegression:
         """The diagonal blocks (K-1, r, r) of `hessian`, one per contrast."""
         n_columns, r = self.shape
         blocks = torch.zeros(n_columns, r, r, dtype=torch.float64, device=weights.device)
-        columns = contrasts(self.n_classes).to(self.features)
+        columns = self._columns
         for start in range(0, len(self.features), _CHUNK_ROWS):
             features = self.features[start : start + _CHUNK_ROWS]
             variance = features.new_zeros(len(features), n_columns)
@@ -187,20 +219,28 @@ class SoftmaxRegression:
 
         That is the covariance of the one-hot label under the predicted probabilities, mean over B.
         """
-        columns = contrasts(self.n_classes).to(self.features)
-        pairs = (columns[:, :, None] * columns[:, None]).flatten(1)  # (K, (K-1)^2)
+        columns = self._columns
         n_draws = weights.shape[2]
         rows = min(max(64, _CHUNK_ELEMENTS // (len(columns) ** 2)), _CHUNK_ROWS)
         for start in range(0, len(self.features), rows):
             features = self.features[start : start + rows]
-            covariance = features.new_zeros(len(features), pairs.shape[1])
+            covariance = features.new_zeros(len(features), *2 * [self.n_classes])
             for draw in weights.to(features).unbind(dim=2):
                 p = (features @ draw.T @ columns.T).softmax(dim=1)
-                mean = p @ columns
-                covariance += p @ pairs - (mean[:, :, None] * mean[:, None]).flatten(1)
+                covariance.addcmul_(p[:, :, None], p[:, None], value=-1)
+                covariance.diagonal(dim1=1, dim2=2).add_(p)
+            covariance /= n_draws
             if self.sample_weight is not None:
-                covariance *= self.sample_weight[start : start + rows, None]
-            yield features, (covariance / n_draws).unflatten(1, (len(columns) - 1, -1))
+                covariance *= self.sample_weight[start : start + rows, None, None]
+            yield features, columns.T @ covariance @ columns
+
+
+def _places(n: int) -> Tensor:
+    """Where each of n x n pairs (n^2,), in either order, stands among those in ascending order."""
+    first, second = torch.triu_indices(n, n)
+    places = first.new_empty(n, n)
+    places[first, second] = places[second, first] = torch.arange(len(first))
+    return places.flatten()
 
 
 def _softmax_against_last(logits: Tensor, want_log_sum: bool) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from bacoun.posterior.whitening import find_mode, whiten
 
 _SCALES = [0.025 * 2**power for power in range(7)]  # to 1.6, beyond which HMC mixes slowly
 _MARGIN = 1.0  # nats over all rows: what a step must gain, so that three rows prove nothing
+_TOLERANCE = 1e-3  # nats, of each mode: far below the margin
 _FIRST = 3  # place of 0.2, from where the search goes down or up as long as it improves
 _MIN_SCALE, _MAX_SCALE = 0.01, 100.0  # where the evidence is searched
 
@@ -61,7 +62,9 @@ class _Judge:
     def loss(self, prior_scale: float) -> float:
         """Summed log loss of the held-out rows at the mode."""
         posterior = SoftmaxRegression(*self.train, prior_scale, self.train_weights)
-        self.mode = find_mode(posterior, self.spectrum.eigenvalues, start=self.mode)
+        self.mode = find_mode(
+            posterior, self.spectrum.eigenvalues, start=self.mode, tolerance=_TOLERANCE
+        )
         probabilities = posterior.probabilities(self.mode, self.held_out)
         likely = probabilities.gather(1, self.labels[:, None])[:, 0].clamp(min=1e-12)
         return -float((self.weights * likely.log()).sum())

@@ -1,5 +1,6 @@
 """The mode of the posterior, and whitened coordinates in which it is close to N(0, I)."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from bacoun.posterior.logistic import SoftmaxRegression
 
 _MAX_NEWTON = 1_000_000_000  # multiply-adds of a Hessian and its factor
 _MAX_NEWTON_STEPS = 50
-_NEWTON_TOLERANCE = 1e-8  # of the log density, in nats
+_TOLERANCE = 1e-8  # of the log density, in nats
 _SMALLEST_STEP = 1e-3
 # Up to so many dimensions, one factor for all contrasts, which knows how they are correlated. Its
 # products cost more than those of the likelihood if there are more dimensions than rows.
@@ -20,11 +21,16 @@ _MOST_FULL, _FULL_ANYWAY = 10_000, 1000
 
 
 def find_mode(
-    posterior: SoftmaxRegression, eigenvalues: Tensor, *, start: Tensor | None = None
+    posterior: SoftmaxRegression,
+    eigenvalues: Tensor,
+    *,
+    start: Tensor | None = None,
+    tolerance: float = _TOLERANCE,
 ) -> Tensor:
     """Mode (K-1, r) of the posterior, by Newton's method, or L-BFGS where a Hessian is expensive.
 
-    The eigenvalues (r,) are those of the features' Gram matrix, which is diagonal.
+    The eigenvalues (r,) are those of the features' Gram matrix, which is diagonal. Its log density
+    is right to about `tolerance`, in nats.
     """
     n_columns, r = posterior.shape
     if start is None:
@@ -32,11 +38,11 @@ def find_mode(
         start = start if posterior.prior_mean is None else start + posterior.prior_mean
     dimension = n_columns * r
     is_cheap = (len(posterior.features) + dimension / 3) * dimension**2 <= _MAX_NEWTON
-    mode = newton(posterior, start) if is_cheap else None
-    return _lbfgs(posterior, eigenvalues, start) if mode is None else mode
+    mode = newton(posterior, start, tolerance) if is_cheap else None
+    return _lbfgs(posterior, eigenvalues, start, tolerance) if mode is None else mode
 
 
-def newton(posterior: Any, start: Tensor) -> Tensor | None:
+def newton(posterior: Any, start: Tensor, tolerance: float = _TOLERANCE) -> Tensor | None:
     """Mode (K-1, r) by damped Newton steps, at most 50; None if they do not converge.
 
     The posterior is a `SoftmaxRegression`, or has its `value_and_gradient` and `hessian`.
@@ -48,7 +54,7 @@ def newton(posterior: Any, start: Tensor) -> Tensor | None:
         factor = torch.linalg.cholesky(posterior.hessian(weights))
         step = torch.cholesky_solve(flat, factor)
         gain = float(flat.T @ step)  # twice the expected increase of the log density
-        if gain < _NEWTON_TOLERANCE:
+        if gain < tolerance:
             return weights[:, :, 0]
         size = 1.0
         while True:
@@ -63,7 +69,9 @@ def newton(posterior: Any, start: Tensor) -> Tensor | None:
     return None
 
 
-def _lbfgs(posterior: SoftmaxRegression, eigenvalues: Tensor, start: Tensor) -> Tensor:
+def _lbfgs(
+    posterior: SoftmaxRegression, eigenvalues: Tensor, start: Tensor, tolerance: float = _TOLERANCE
+) -> Tensor:
     """L-BFGS in scaled coordinates.
 
     In the eigenbasis of the features, the diagonal matrix `eigenvalues / 2 + 1 / sigma^2` bounds
@@ -77,13 +85,21 @@ def _lbfgs(posterior: SoftmaxRegression, eigenvalues: Tensor, start: Tensor) -> 
         value, gradient = posterior.value_and_gradient(weights)
         return -float(value), -(gradient[:, :, 0].double() * scale).flatten().cpu().numpy()
 
-    # Scaled coordinates have a posterior standard deviation of about 1 or more: 1e-4 is small.
+    # Scaled coordinates have a posterior standard deviation of about 1 or more. Each is this far
+    # from the mode, and what is left to gain is half the sum of their squares.
+    largest_gradient = math.sqrt(tolerance)
     result = optimize.minimize(
         objective,
         (start / scale).flatten().cpu().numpy(),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": 2000, "maxfun": 4000, "gtol": 1e-4, "ftol": 1e-13, "maxcor": 20},
+        options={
+            "maxiter": 2000,
+            "maxfun": 4000,
+            "gtol": largest_gradient,
+            "ftol": 1e-5 * tolerance,
+            "maxcor": 20,
+        },
     )
     return torch.from_numpy(result.x).to(scale.device).reshape(posterior.shape) * scale
 
@@ -120,15 +136,18 @@ class Whitening:
         return (self.factor.mT @ blocks).reshape(-1, n_chains)
 
 
+def is_full(posterior: SoftmaxRegression) -> bool:
+    """Whether one factor for all contrasts is worth its cost."""
+    return math.prod(posterior.shape) <= max(_FULL_ANYWAY, min(len(posterior.features), _MOST_FULL))
+
+
 def whiten(posterior: SoftmaxRegression, draws: Tensor, *, full: bool | None = None) -> Whitening:
     """Whiten by the mean Hessian over draws (K-1, r, B), around their mean.
 
     The draws may be the mode alone. `full`: one factor for all contrasts (True) or one for each
     (False); None: full up to 1000 dimensions or as many as rows, but at most 10,000.
     """
-    n_columns, r = posterior.shape
-    if full is None:
-        full = n_columns * r <= max(_FULL_ANYWAY, min(len(posterior.features), _MOST_FULL))
+    full = is_full(posterior) if full is None else full
     hessians = posterior.hessian(draws)[None] if full else posterior.hessian_blocks(draws)
     lower = torch.linalg.cholesky(hessians)
     del hessians  # several hundred MB at 10,000 dimensions

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import train_test_split
 
 from bacoun.columns import dates
 from bacoun.columns.cells import Cells
@@ -175,6 +174,8 @@ def split(
     A group is on one side, because a copy of a training row says nothing about new rows; of a
     held-out group one row is kept, because the guarantees count independent rows.
     """
+    from sklearn.model_selection import train_test_split  # slow to import, and only fits need it
+
     n_rows, n_classes = len(labels), len(np.unique(labels))
     one_each = np.arange(n_rows)
     if len(np.unique(groups)) < n_rows:

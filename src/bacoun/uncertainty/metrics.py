@@ -11,7 +11,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
-from sklearn.metrics import average_precision_score
 
 
 def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
@@ -29,6 +28,8 @@ def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
 
 def aupr(inside: ArrayLike, outside: ArrayLike) -> float:
     """Average precision of detecting OOD points (m,) among those inside (n,) by high scores."""
+    from sklearn.metrics import average_precision_score  # slow to import, and scoring needs none
+
     inside, outside = _as_scores(inside=inside, outside=outside)
     is_outside = np.repeat([False, True], [len(inside), len(outside)])
     ranks = stats.rankdata(np.concatenate([inside, outside]))  # scikit-learn refuses infinity
