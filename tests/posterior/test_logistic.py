@@ -72,7 +72,7 @@ def test_hessian_matches_differences_of_the_gradient(n_classes):
         torch.testing.assert_close(hessian[i], difference.flatten(), atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
 def test_hessian_matches_autograd(n_classes):
     posterior, weights = problem(n_classes=n_classes)
     at = weights[:, :, 0]

@@ -170,25 +170,36 @@ class SoftmaxRegression:
     def hessian(self, weights: Tensor) -> Tensor:
         """Negative Hessian (d, d) of the log density, d = (K-1) r, mean over draws (K-1, r, B).
 
-        It is symmetric in the contrasts and in the features, so the sums over rows are those of
-        products of two contrasts j <= k and two features a <= b: one matrix product.
+        It is symmetric in the contrasts, so sums over rows are those of pairs j <= k of them. If
+        these are few, each is a product of features with weighted ones. If they are many, all are
+        one product of pairs of contrasts with pairs of features, which are as symmetric.
         """
         n_columns, r = self.shape
-        n_sums = n_columns * (n_columns + 1) // 2, r * (r + 1) // 2
-        sums = torch.zeros(n_sums, dtype=torch.float64, device=weights.device)
+        n_pairs = n_columns * (n_columns + 1) // 2
+        are_few = n_pairs <= r
+        size = r * r if are_few else r * (r + 1) // 2
+        sums = torch.zeros(n_pairs, size, dtype=torch.float64, device=weights.device)
 
-        def add(into: Tensor, covariance: Tensor, products: Tensor) -> None:
-            into.addmm_(covariance.T, products)
+        def add_pair(into: Tensor, weight: Tensor, features: Tensor) -> None:
+            into += (features.T @ (weight * features)).flatten()
+
+        def add_pairs(into: Tensor, weights: Tensor, products: Tensor) -> None:
+            into += weights.T @ products
 
         on_threads = is_worth_threads(self.features.numel() * n_columns**2 * r)
         workers: Any = independent_workers() if on_threads else nullcontext(map)
         with workers as run:
             for features, covariance in self._curvatures(weights):
-                products = [features[:, a, None] * features[:, a:] for a in range(r)]
                 of_pairs = torch.cat([covariance[:, j, j:] for j in range(n_columns)], dim=1)
-                parts = sums.tensor_split(_N_PARTS), of_pairs.tensor_split(_N_PARTS, dim=1)
-                list(run(partial(add, products=torch.cat(products, dim=1)), *parts))
-        whole = sums.index_select(1, _places(r).to(sums.device))
+                if are_few:
+                    add = partial(add_pair, features=features)
+                    list(run(add, sums, of_pairs.T[:, :, None]))
+                else:
+                    products = [features[:, a, None] * features[:, a:] for a in range(r)]
+                    add = partial(add_pairs, products=torch.cat(products, dim=1))
+                    parts = sums.tensor_split(_N_PARTS), of_pairs.tensor_split(_N_PARTS, dim=1)
+                    list(run(add, *parts))
+        whole = sums if are_few else sums.index_select(1, _places(r).to(sums.device))
         whole = whole.index_select(0, _places(n_columns).to(sums.device))
         shape = n_columns, n_columns, r, r
         hessian = whole.view(shape).transpose(1, 2).reshape(n_columns * r, n_columns * r)
