@@ -178,7 +178,7 @@ class SoftmaxRegression:
         sums = torch.zeros(n_sums, dtype=torch.float64, device=weights.device)
 
         def add(into: Tensor, covariance: Tensor, products: Tensor) -> None:
-            into.addmm_(covariance.T, products)
+            into += covariance.T @ products  # of rows in single precision, if there are many
 
         on_threads = is_worth_threads(self.features.numel() * n_columns**2 * r)
         workers: Any = independent_workers() if on_threads else nullcontext(map)
