@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from scipy import optimize
 from sklearn.base import BaseEstimator
-from sklearn.linear_model import RidgeCV
-from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from bacoun.engine.directions import directions
@@ -202,6 +200,8 @@ def best_spread(centered: np.ndarray, labels: np.ndarray) -> np.ndarray:
     components have: then those of small variance are mostly noise. It is decided by the squared
     errors of ridge regressions on the direction of each row, without that row.
     """
+    from sklearn.linear_model import RidgeCV  # slow to import, and only fits need it
+
     own = centered.std(axis=0)
     common = np.full_like(own, np.sqrt(np.square(own).mean()))
     if not (np.isfinite(common[0]) and common[0] > 0):
@@ -210,7 +210,8 @@ def best_spread(centered: np.ndarray, labels: np.ndarray) -> np.ndarray:
     one_hot = (labels[some, None] == np.unique(labels)).astype(float)
 
     def accuracy(spread: np.ndarray) -> float:
-        rows = normalize(centered[some] / np.where(spread > 0, spread, 1.0))
+        rows = torch.from_numpy(centered[some] / np.where(spread > 0, spread, 1.0))
+        rows = torch.nn.functional.normalize(rows, dim=1).numpy()
         return float(RidgeCV(_RIDGES).fit(rows, one_hot).best_score_)
 
     return common if accuracy(common) > accuracy(own) else own
