@@ -4,6 +4,7 @@ A pretrained encoder has done what a network of ours would do. Its vectors are t
 directions, and a linear classifier on them needs few rows.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -211,7 +212,7 @@ def best_spread(centered: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     def accuracy(spread: np.ndarray) -> float:
         rows = torch.from_numpy(centered[some] / np.where(spread > 0, spread, 1.0))
-        rows = torch.nn.functional.normalize(rows, dim=1).numpy()
-        return float(RidgeCV(_RIDGES).fit(rows, one_hot).best_score_)
+        fitted = RidgeCV(_RIDGES).fit(directions(rows).numpy() / math.sqrt(len(spread)), one_hot)
+        return float(fitted.best_score_)
 
     return common if accuracy(common) > accuracy(own) else own
